@@ -1,0 +1,54 @@
+# Everything a person or CI does here. `make` alone prints this help.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint v2.15.0
+
+.PHONY: help
+help: ## print this help
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+.PHONY: build
+build: ## build bin/holdfast (static, stripped)
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/holdfast ./cmd/holdfast
+
+.PHONY: run
+run: ## run the example on this machine in ./holdfast-data, until Ctrl-C
+	@echo "building bin/holdfast (the first time takes about two minutes)"
+	@$(MAKE) --no-print-directory build
+	@exec bin/holdfast dev --example --data ./holdfast-data
+
+.PHONY: demo
+demo: build ## the same scenario in a scratch folder; ends by itself, fails when a promise is broken
+	@exec bin/holdfast demo
+
+.PHONY: test
+test: ## every test, the conformance suites and the demo
+	@scripts/test
+	@$(MAKE) --no-print-directory demo
+
+.PHONY: conformance
+conformance: ## the conformance suites of the ledger and the record store, on every twin
+	@scripts/test ./pkg/capacityledger/... ./pkg/records/... ./pkg/store/...
+
+.PHONY: witness
+witness: ## take each rule out of the source and demand that its test fails
+	@go run ./tools/witness
+
+.PHONY: campaign
+campaign: build ## the long forms: kill loops, races, fuzzing (about 20 minutes)
+	@scripts/campaign
+
+.PHONY: bench
+bench: ## the benchmarks of docs/performance.md, with their ratios
+	@scripts/bench
+
+.PHONY: lint
+lint: ## golangci-lint with .golangci.yml
+	@$$(scripts/gotool golangci-lint $(GOLANGCI)) run ./...
+
+.PHONY: verify
+verify: build ## formatting, tidy modules, other platforms, binary size
+	@scripts/verify
