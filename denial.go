@@ -96,6 +96,9 @@ type Denial struct {
 	Retryable  bool
 	RetryAfter time.Duration // zero when nobody can say
 	ResetAt    time.Time     // zero when the subject has no reset
+
+	// DecisionID names the recorded judgement; empty where none is recorded.
+	DecisionID string
 }
 
 // Denied says whether it is a denial at all.

@@ -84,6 +84,9 @@ type Claim struct {
 	Attempt     int               `json:"attempt"`  // 0: a new one is asked for
 	Sequence    int64             `json:"sequence"` // of a renewal
 	Spent       holdfast.MicroUSD `json:"spent"`
+	// Nonce names one delivery of a message, so that a claim whose answer was lost
+	// may be asked again: the same nonce gets the same attempt. Empty: it may not.
+	Nonce string `json:"nonce,omitempty"`
 }
 
 // Grant answers a [Claim].

@@ -66,6 +66,12 @@ type Hold struct {
 // AmountOf is the hold's allowance with its unit.
 func (h Hold) AmountOf() holdfast.Amount { return holdfast.AmountOf(h.Subject.Axis.Unit(), h.Amount) }
 
+// Former is what a run held up to and including one of its attempts.
+type Former struct {
+	LastAttempt int    `json:"last_attempt"`
+	Holds       []Hold `json:"holds"`
+}
+
 // Run is the document of one run. Times are UTC; a zero time has not happened.
 type Run struct {
 	ID       holdfast.RunID    `json:"id"`
@@ -83,9 +89,12 @@ type Run struct {
 	Detail       string `json:"detail,omitempty"` // for people: an exit code, an error's text
 	ExitCode     *int   `json:"exit_code,omitempty"`
 
-	Budget holdfast.MicroUSD `json:"budget"` // the smallest allowance; what the run is held to
+	Budget holdfast.MicroUSD `json:"budget"` // of all attempts together; what the run is held to
 	Spent  holdfast.MicroUSD `json:"spent"`  // reported so far, all attempts
 	Holds  []Hold            `json:"holds,omitempty"`
+	// Former has what earlier generations held, oldest first, so that a late report
+	// of one of their attempts is still charged to what that attempt held.
+	Former []Former `json:"former,omitempty"`
 	// Unheld says why the run was admitted without an allocation (a degraded ledger,
 	// a policy never read); empty for a run that is held.
 	Unheld     string `json:"unheld,omitempty"`
@@ -93,6 +102,7 @@ type Run struct {
 
 	Attempt    int   `json:"attempt"`    // the executions so far; 0 before the first start
 	Generation int   `json:"generation"` // how often it was admitted anew (resume)
+	Asks       int   `json:"asks"`       // the highest generation of an allocation id that it has used
 	Published  int   `json:"published"`  // how often its message was published
 	Sequence   int64 `json:"sequence"`   // of the last report of this attempt
 	// SpentBy is the cumulative spend of each attempt, by attempt.
@@ -101,6 +111,7 @@ type Run struct {
 	SkippedReports int `json:"skipped_reports,omitempty"`
 
 	Runner      string    `json:"runner,omitempty"`
+	ClaimNonce  string    `json:"claim_nonce,omitempty"` // of the claim that began this attempt
 	Settled     bool      `json:"settled,omitempty"` // its allocations were closed with its end
 	CancelAsked bool      `json:"cancel_asked,omitempty"`
 	CreatedAt   time.Time `json:"created_at"`
