@@ -131,7 +131,10 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 		}
 		body = bytes.NewReader(text)
 	}
-	target := c.base.JoinPath(r.path...)
+	target, err := c.target(r.path)
+	if err != nil {
+		return nil, err
+	}
 	target.RawQuery = r.query.Encode()
 	req, err := http.NewRequestWithContext(ctx, r.method, target.String(), body)
 	if err != nil {
@@ -161,6 +164,19 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 		return nil, c.unreachable(ctx, err)
 	}
 	return nil, problemError(response, text)
+}
+
+// target is the URL of a path whose segments may hold anything that a name can hold.
+// A segment that would lead elsewhere is refused.
+func (c *Client) target(path []string) (*url.URL, error) {
+	escaped := make([]string, 0, len(path))
+	for _, segment := range path {
+		if segment == "" || segment == "." || segment == ".." {
+			return nil, &holdfast.InvalidError{Problem: fmt.Sprintf("%q is not a name", segment), Allowed: "a name or id as the server shows it"}
+		}
+		escaped = append(escaped, url.PathEscape(segment))
+	}
+	return c.base.JoinPath(escaped...), nil
 }
 
 // unreachable keeps a caller's own cancellation what it is, and makes the rest of
