@@ -21,6 +21,8 @@ var (
 	ErrNotFound = errors.New("no such allocation")
 	// ErrTooManyOpen: the subject has [holdfast.MaxOpenPerSubject] open entries.
 	ErrTooManyOpen = errors.New("the subject has too many open allocations; split it (docs/quotas-and-limits.md)")
+	// ErrOverflow: the subject's total would be too large to count; nothing moved.
+	ErrOverflow = errors.New("the subject's total would be too large to count")
 )
 
 // JudgeFunc is [Judge], as a twin is given it: memory and embedded twins call it
@@ -29,7 +31,7 @@ var (
 type JudgeFunc func(PostAdmit, Ask) Verdict
 
 // Admission is the answer to one ask of a batch. Err is set when the ask could not
-// be recorded (ErrMismatch, ErrClosed, ErrTooManyOpen); else Verdict says whether
+// be recorded (ErrMismatch, ErrClosed, ErrTooManyOpen, ErrOverflow); else Verdict says whether
 // it was refused; else Allocation is what is now recorded. Replayed marks an ask
 // that was recorded before.
 type Admission struct {
@@ -72,13 +74,13 @@ type Closing struct {
 type Closed struct {
 	Closed     bool       // this closing closed it; false when it was closed before or the condition failed
 	Allocation Allocation // as it is now; zero with Err
-	Err        error      // ErrNotFound
+	Err        error      // ErrNotFound, ErrOverflow
 }
 
 // Moved is the answer to one moving.
 type Moved struct {
 	Allocation Allocation // as it is now, open or closed; zero with Err
-	Err        error      // ErrNotFound
+	Err        error      // ErrNotFound, ErrOverflow
 }
 
 // Cursor is where a bounded walk over due entries goes on; the zero value begins.
