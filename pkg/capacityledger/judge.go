@@ -46,6 +46,8 @@ type Verdict struct {
 	// unused reservations take away, what is left for this asker, and what would be
 	// left were nothing reserved.
 	Withheld, Remaining, PlainRemaining int64
+	// Settled and Outstanding are the totals without the ask.
+	Settled, Outstanding int64
 	// Held says that only a reservation stood in the way.
 	Held bool
 	// Hopeless says that no return of capacity can ever admit the ask.
@@ -58,10 +60,10 @@ type Verdict struct {
 func Judge(post PostAdmit, ask Ask) Verdict {
 	requested := ask.Requested.Int()
 	if ask.Terms.Cap.None() || ask.Unjudged {
-		return Verdict{Allowance: requested}
+		return Verdict{Allowance: requested, Settled: post.Settled, Outstanding: post.Outstanding - requested}
 	}
 	limit := ask.Terms.Cap.Max().Int()
-	v := Verdict{Withheld: withheld(post, ask, limit)}
+	v := Verdict{Withheld: withheld(post, ask, limit), Settled: post.Settled, Outstanding: post.Outstanding - requested}
 	v.PlainRemaining = limit - (post.Settled + post.Outstanding - requested)
 	v.Remaining = v.PlainRemaining - v.Withheld
 

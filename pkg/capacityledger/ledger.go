@@ -48,31 +48,38 @@ func New(store Store, options Options) *Ledger {
 // remembered. An error that matches [ErrUnavailable] means that nobody knows: ask
 // the same id again, or release it.
 func (l *Ledger) Reserve(ctx context.Context, ask Ask) (Allocation, holdfast.Denial, error) {
+	allocation, _, denial, err := l.ReserveJudged(ctx, ask)
+	return allocation, denial, err
+}
+
+// ReserveJudged is [Ledger.Reserve] with the arithmetic of the judgement, for who
+// records why something was granted. A replayed ask has none.
+func (l *Ledger) ReserveJudged(ctx context.Context, ask Ask) (Allocation, Verdict, holdfast.Denial, error) {
 	subject, err := check(ask)
 	if err != nil {
-		return Allocation{}, holdfast.Denial{}, err
+		return Allocation{}, Verdict{}, holdfast.Denial{}, err
 	}
 	ask.subject = subject
 	ask.Nonce = l.boot
 	answers, err := l.store.Admit(ctx, l.clock.Now(), subject, []Ask{ask}, Judge)
 	if err != nil {
-		return Allocation{}, holdfast.Denial{}, l.failed("reserve "+subject.String(), err)
+		return Allocation{}, Verdict{}, holdfast.Denial{}, l.failed("reserve "+subject.String(), err)
 	}
 	answer := answers[0]
 	switch {
 	case answer.Err != nil:
-		return Allocation{}, holdfast.Denial{}, fmt.Errorf("reserve %s: %w", ask.ID, answer.Err)
+		return Allocation{}, Verdict{}, holdfast.Denial{}, fmt.Errorf("reserve %s: %w", ask.ID, answer.Err)
 	case answer.Verdict.Refused:
 		denial := denialOf(ask, answer.Verdict, answer.Balance)
 		if l.events.Denied != nil {
 			l.events.Denied(ask, denial)
 		}
-		return Allocation{}, denial, nil
+		return Allocation{}, answer.Verdict, denial, nil
 	}
 	if l.events.Reserved != nil && !answer.Replayed {
 		l.events.Reserved(answer.Allocation)
 	}
-	return answer.Allocation, holdfast.Denial{}, nil
+	return answer.Allocation, answer.Verdict, holdfast.Denial{}, nil
 }
 
 // Preview answers what an ask would get now, and takes nothing. The verdict's
