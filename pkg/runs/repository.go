@@ -55,7 +55,9 @@ func keys(r Run) map[string]string {
 	return k
 }
 
-func teamStatus(team holdfast.TeamID, status Status) string { return string(team) + "|" + string(status) }
+func teamStatus(team holdfast.TeamID, status Status) string {
+	return string(team) + "|" + string(status)
+}
 
 // NewID makes the id of a run that begins now. Ids rise strictly, so runs sort by
 // the time that their launch began.

@@ -112,7 +112,7 @@ type Run struct {
 
 	Runner      string    `json:"runner,omitempty"`
 	ClaimNonce  string    `json:"claim_nonce,omitempty"` // of the claim that began this attempt
-	Settled     bool      `json:"settled,omitempty"` // its allocations were closed with its end
+	Settled     bool      `json:"settled,omitempty"`     // its allocations were closed with its end
 	CancelAsked bool      `json:"cancel_asked,omitempty"`
 	CreatedAt   time.Time `json:"created_at"`
 	QueuedAt    time.Time `json:"queued_at"` // of the last publish
