@@ -70,12 +70,16 @@ func Holdings(terms Terms, b Balance) []holdfast.Holding {
 	unit := b.Subject.Axis.Unit()
 	out := make([]holdfast.Holding, 0, len(terms.Reserved)+len(b.Holders))
 	at := map[holdfast.Identity]int{}
-	left := terms.Cap.Max().Int()
+	left := max(0, terms.Cap.Max().Int())
 	for _, r := range terms.Reserved {
 		amount := max(0, r.Amount.Int())
 		if !terms.Cap.None() {
 			amount = min(amount, left)
 			left -= amount
+		}
+		if i, again := at[r.Holder]; again {
+			out[i].Reserved = out[i].Reserved.Plus(holdfast.AmountOf(unit, amount))
+			continue
 		}
 		at[r.Holder] = len(out)
 		out = append(out, holdfast.Holding{Holder: r.Holder, Reserved: holdfast.AmountOf(unit, amount), Settled: holdfast.AmountOf(unit, 0), Outstanding: holdfast.AmountOf(unit, 0)})

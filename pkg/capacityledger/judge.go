@@ -106,14 +106,26 @@ func least(ask Ask) int64 {
 // On dollar axes what a holder has already spent counts as held.
 func withheld(post PostAdmit, ask Ask, limit int64) int64 {
 	var sum int64
-	left := limit
-	for _, r := range ask.Terms.Reserved {
+	left := max(0, limit)
+	for i, r := range ask.Terms.Reserved {
 		effective := min(max(0, r.Amount.Int()), left)
 		left -= effective
-		if r.Holder == ask.Holder {
+		if r.Holder == ask.Holder || effective == 0 {
 			continue
 		}
-		sum += max(0, effective-held(post, r.Holder, ask.Subject().Axis))
+		sum += max(0, effective-max(0, held(post, r.Holder, ask.Subject().Axis)-promisedBefore(ask.Terms.Reserved[:i], r.Holder)))
+	}
+	return sum
+}
+
+// promisedBefore is what earlier reservations of the same holder already explain of
+// what it holds, so that one slot does not fill two reservations.
+func promisedBefore(earlier []Reserved, holder holdfast.Identity) int64 {
+	var sum int64
+	for _, r := range earlier {
+		if r.Holder == holder {
+			sum += max(0, r.Amount.Int())
+		}
 	}
 	return sum
 }
@@ -121,7 +133,7 @@ func withheld(post PostAdmit, ask Ask, limit int64) int64 {
 // othersReserves is the sum of the others' reservations, each as cut to the cap.
 func othersReserves(ask Ask, limit int64) int64 {
 	var sum int64
-	left := limit
+	left := max(0, limit)
 	for _, r := range ask.Terms.Reserved {
 		effective := min(max(0, r.Amount.Int()), left)
 		left -= effective

@@ -3,8 +3,10 @@ package capacityledger
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
-	"math"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -33,6 +35,7 @@ type Ledger struct {
 	clock  clock.Clock
 	events Events
 	boot   string // makes nonces unique between processes
+	tries  atomic.Uint64
 }
 
 // New is a ledger over a store.
@@ -40,7 +43,7 @@ func New(store Store, options Options) *Ledger {
 	if options.Clock == nil {
 		options.Clock = clock.System{}
 	}
-	return &Ledger{store: store, clock: options.Clock, events: options.Events, boot: rand.Text()}
+	return &Ledger{store: store, clock: options.Clock, events: options.Events, boot: rand.Text()[:13] + "-"}
 }
 
 // Reserve asks for capacity. Exactly one of the three is set: an allocation (also
@@ -60,7 +63,8 @@ func (l *Ledger) ReserveJudged(ctx context.Context, ask Ask) (Allocation, Verdic
 		return Allocation{}, Verdict{}, holdfast.Denial{}, err
 	}
 	ask.subject = subject
-	ask.Nonce = l.boot
+	ask.Nonce = l.boot + strconv.FormatUint(l.tries.Add(1), 36)
+	ask.Expires = grain(ask.Expires)
 	answers, err := l.store.Admit(ctx, l.clock.Now(), subject, []Ask{ask}, Judge)
 	if err != nil {
 		return Allocation{}, Verdict{}, holdfast.Denial{}, l.failed("reserve "+subject.String(), err)
@@ -111,11 +115,17 @@ func (l *Ledger) Renew(ctx context.Context, id holdfast.AllocationID, r Renewal)
 	}
 	if r.Terms != nil {
 		denial, err := l.judgeResume(ctx, id, subject, *r.Terms)
-		if err != nil || denial.Denied() {
-			return Allocation{}, denial, err
+		switch {
+		case err != nil:
+			return Allocation{}, holdfast.Denial{}, err
+		case denial.Denied():
+			if err := l.recordSpend(ctx, id, r); err != nil {
+				return Allocation{}, holdfast.Denial{}, err
+			}
+			return Allocation{}, denial, nil
 		}
 	}
-	moved, err := l.store.Move(ctx, l.clock.Now(), []Moving{{ID: id, Attempt: r.Attempt, Sequence: r.Sequence, Spent: r.Spent, Expires: r.Expires}})
+	moved, err := l.store.Move(ctx, l.clock.Now(), []Moving{{ID: id, Attempt: r.Attempt, Sequence: r.Sequence, Spent: r.Spent, Expires: grain(r.Expires)}})
 	if err != nil {
 		return Allocation{}, holdfast.Denial{}, l.failed("renew "+string(id), err)
 	}
@@ -127,6 +137,27 @@ func (l *Ledger) Renew(ctx context.Context, id holdfast.AllocationID, r Renewal)
 	default:
 		return answer.Allocation, holdfast.Denial{}, nil
 	}
+}
+
+// recordSpend records what a refused resume reported: it was spent all the same. A
+// failure leaves the denial unsaid, so that one of the two is returned.
+func (l *Ledger) recordSpend(ctx context.Context, id holdfast.AllocationID, r Renewal) error {
+	if r.Spent.IsZero() {
+		return nil
+	}
+	moved, err := l.store.Move(ctx, l.clock.Now(), []Moving{{ID: id, Attempt: r.Attempt, Sequence: r.Sequence, Spent: r.Spent}})
+	if err != nil {
+		return l.failed("renew "+string(id), err)
+	}
+	return moved[0].Err
+}
+
+// grain cuts an instant to the millisecond in UTC, which every twin keeps.
+func grain(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC().Truncate(time.Millisecond)
 }
 
 // judgeResume judges an open allocation's holder again with nothing requested and
@@ -169,12 +200,17 @@ func (b Balance) without(entry Allocation) Balance {
 }
 
 // Lower corrects allowances down to what their run was really given: the smallest
-// of all its allowances. It never raises one.
+// of all its allowances. It never raises one; one that is closed by now is an error
+// that matches [ErrClosed], after the others were corrected.
 func (l *Ledger) Lower(ctx context.Context, corrections []Correction) error {
 	movings := make([]Moving, 0, len(corrections))
 	for _, c := range corrections {
-		if _, err := c.ID.Subject(); err != nil {
+		subject, err := c.ID.Subject()
+		switch {
+		case err != nil:
 			return err
+		case c.Amount.Unit() != subject.Axis.Unit() || c.Amount.Int() <= 0:
+			return &holdfast.InvalidError{Field: "amount", Problem: fmt.Sprintf("an allowance on %s cannot become %s", subject, c.Amount), Allowed: "a positive amount in " + subject.Axis.Unit().String()}
 		}
 		movings = append(movings, Moving{ID: c.ID, LowerTo: c.Amount})
 	}
@@ -182,9 +218,12 @@ func (l *Ledger) Lower(ctx context.Context, corrections []Correction) error {
 	if err != nil {
 		return l.failed("lower", err)
 	}
-	for _, answer := range moved {
-		if answer.Err != nil {
-			return fmt.Errorf("lower: %w", answer.Err)
+	for i, answer := range moved {
+		switch {
+		case answer.Err != nil:
+			return fmt.Errorf("lower %s: %w", corrections[i].ID, answer.Err)
+		case answer.Allocation.Outcome != Open:
+			return fmt.Errorf("lower %s (%s): %w", corrections[i].ID, answer.Allocation.Outcome, ErrClosed)
 		}
 	}
 	return nil
@@ -218,7 +257,7 @@ func (l *Ledger) close(ctx context.Context, c Closing) (bool, error) {
 	}
 	answer := closed[0]
 	if answer.Err != nil {
-		if c.Outcome == Released {
+		if c.Outcome == Released && errors.Is(answer.Err, ErrNotFound) {
 			return false, nil
 		}
 		return false, fmt.Errorf("close %s: %w", c.ID, answer.Err)
@@ -245,8 +284,11 @@ func (l *Ledger) Get(ctx context.Context, id holdfast.AllocationID) (Allocation,
 		return Allocation{}, err
 	}
 	a, err := l.store.Get(ctx, id)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrNotFound):
 		return Allocation{}, fmt.Errorf("read %s: %w", id, err)
+	case err != nil:
+		return Allocation{}, l.failed("read "+string(id), err)
 	}
 	return a, nil
 }
@@ -302,50 +344,4 @@ func (l *Ledger) failed(operation string, err error) error {
 		l.events.Failed(operation, err)
 	}
 	return fmt.Errorf("%s: %w", operation, err)
-}
-
-// check refuses an ask that cannot be meant.
-func check(ask Ask) (holdfast.Subject, error) {
-	run, subject, _, err := ask.ID.Parts()
-	if err != nil {
-		return subject, err
-	}
-	unit := subject.Axis.Unit()
-	switch {
-	case unit == holdfast.UnitNone:
-		return subject, &holdfast.InvalidError{Field: "subject", Problem: fmt.Sprintf("this build does not know the axis %q", subject.Axis)}
-	case ask.Run != run:
-		return subject, &holdfast.InvalidError{Field: "allocation", Problem: "the id belongs to another run", Allowed: "an id made from the asking run"}
-	case ask.Holder.IsZero():
-		return subject, &holdfast.InvalidError{Field: "holder", Problem: "the ask names no holder"}
-	case ask.Requested.Unit() != unit || ask.Requested.Int() <= 0 || ask.Requested.Int() > int64(holdfast.MaxUSD):
-		return subject, &holdfast.InvalidError{Field: "requested", Problem: fmt.Sprintf("%d %s cannot be asked of %s", ask.Requested.Int(), ask.Requested.Unit(), subject), Allowed: "a positive amount in " + unit.String()}
-	case ask.Minimum.Int() < 0 || ask.Minimum.Int() > ask.Requested.Int():
-		return subject, &holdfast.InvalidError{Field: "minimum", Problem: "the minimum is not between zero and what is asked"}
-	case ask.Expires.IsZero():
-		return subject, &holdfast.InvalidError{Field: "expires", Problem: "an allocation must expire"}
-	case !ask.Terms.Cap.None() && ask.Terms.Cap.Max().Unit() != unit && !ask.Terms.Cap.Max().IsZero():
-		return subject, &holdfast.InvalidError{Field: "cap", Problem: "the cap is in another unit than the axis"}
-	}
-	for _, r := range ask.Terms.Reserved {
-		if r.Amount.Unit() != unit && !r.Amount.IsZero() {
-			return subject, &holdfast.InvalidError{Field: "reserved", Problem: "a reservation is in another unit than the axis"}
-		}
-	}
-	return subject, nil
-}
-
-func checkReport(id holdfast.AllocationID, attempt int, sequence int64, spent holdfast.Amount) (holdfast.Subject, error) {
-	subject, err := id.Subject()
-	switch {
-	case err != nil:
-		return subject, err
-	case attempt < 0 || attempt > math.MaxInt32 || sequence < 0:
-		return subject, &holdfast.InvalidError{Field: "attempt", Problem: "attempt and sequence count from zero"}
-	case spent.Int() < 0 || spent.Int() > int64(holdfast.MaxUSD):
-		return subject, &holdfast.InvalidError{Field: "spent", Problem: "the spend is not an amount that a run can have used", Allowed: "zero to a billion dollars"}
-	case spent.Unit() != subject.Axis.Unit() && !spent.IsZero():
-		return subject, &holdfast.InvalidError{Field: "spent", Problem: "the spend is in another unit than the axis"}
-	}
-	return subject, nil
 }
