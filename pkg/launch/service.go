@@ -1,0 +1,115 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/botsource"
+	"github.com/holdfast-io/holdfast/pkg/capacityledger"
+	"github.com/holdfast-io/holdfast/pkg/clock"
+	"github.com/holdfast-io/holdfast/pkg/queue"
+	"github.com/holdfast-io/holdfast/pkg/runs"
+	"github.com/holdfast-io/holdfast/pkg/teams"
+)
+
+// Errors that callers branch on. None of them is a denial, and a bad request is an
+// *holdfast.InvalidError.
+var (
+	// ErrNotFound: there is no such thing, or it belongs to another team.
+	ErrNotFound = errors.New("not found")
+	// ErrForbidden: it is the caller's team, and not a thing for the caller's role.
+	ErrForbidden = errors.New("the caller's role may not do this")
+	// ErrConflict: how the thing stands does not allow it.
+	ErrConflict = errors.New("how it stands does not allow this")
+	// ErrAllocationClosed: the run's allocations were closed, by its end, by an expiry
+	// or by an operator. It matches [ErrConflict] too.
+	ErrAllocationClosed = fmt.Errorf("the allocation is closed: %w", ErrConflict)
+	// ErrUnavailable: a store or the queue could not be reached; nothing is known.
+	ErrUnavailable = errors.New("a store is unavailable")
+)
+
+// Publisher is the queue as this package needs it.
+type Publisher interface {
+	// Publish returns when the message is durable. The same run and publication again
+	// is the same message.
+	Publish(ctx context.Context, message queue.RunMessage) error
+	// Cancel removes the run's message if it still waits, and tells the runner that
+	// has it.
+	Cancel(ctx context.Context, run holdfast.RunID) error
+	// Queued says whether a message of the run waits or is being worked on.
+	Queued(ctx context.Context, run holdfast.RunID) (bool, error)
+}
+
+// Deps are what a [Service] is built from; all of them are required.
+type Deps struct {
+	Ledger *capacityledger.Ledger
+	Runs   *runs.Repository
+	Teams  *teams.Repository
+	Bots   *botsource.Resolver
+	Queue  Publisher
+}
+
+// Options are a service's settings; a zero field has the stated default.
+type Options struct {
+	Clock       clock.Clock   // nil: the machine's
+	Lease       time.Duration // how long a running run's allocations live without a renewal: 120 s
+	Heartbeat   time.Duration // how often an external caller is asked to renew: 20 s
+	LaunchLease time.Duration // how long a launch has until its document exists: 30 s
+	Skew        time.Duration // how far clocks may be apart: 15 s
+	SweepEvery  time.Duration // 15 s
+	Pools       []string      // the runner pools of this build: "default"
+	Lanes       []holdfast.Lane
+	Log         *slog.Logger
+	Events      Events
+}
+
+// Events are told what happened, after it is certain. Nil fields are no-ops; a
+// callee must not block.
+type Events struct {
+	// RunChanged is told every new state of a run document.
+	RunChanged func(runs.Run)
+	// FailedOpen: a check that could not be made as it should let a launch through.
+	FailedOpen func(check string)
+	// LedgerFallback: an axis was judged on the run documents.
+	LedgerFallback func(holdfast.Axis)
+	// UndoFailed: something that was taken could not be given back; its lease will.
+	UndoFailed func(what string, err error)
+	// SettleFailed: a run ended and its allocations could not be closed; a sweep will.
+	SettleFailed func(run holdfast.RunID, err error)
+	// Swept is told what one sweep did to how many runs.
+	Swept func(sweep string, runs int)
+}
+
+// Request is a wish to start a run, as any surface brings it. Team and Bot are
+// names as people write them; they are folded here.
+type Request struct {
+	Team, Bot string
+	Repo      string // "owner/name"; empty: none
+	// BudgetUSD is the most that the run may spend; nil: what the bot or the platform
+	// says. MinBudgetUSD is the least that is worth running with; nil: the bot's, else
+	// the lesser of the ask and max(0.05 USD, a tenth of it).
+	BudgetUSD, MinBudgetUSD *holdfast.MicroUSD
+	Inputs                  map[string]string
+	Pool                    string // empty: the default pool
+	External                bool   // the caller runs the work and reports on it
+	Surface                 string // where it came from: "rest", "exec", …; kept in the decision
+}
+
+// Lease tells an external caller how long its run is believed to be alive.
+type Lease struct {
+	ExpiresAt      time.Time
+	HeartbeatEvery time.Duration
+	Stop           bool   // stop the work now, then settle
+	Reason         string // why, when Stop
+}
+
+// Service is the launch gate and everything that a run's life needs behind it. All
+// its methods may be called from any number of goroutines and replicas.
+type Service struct {
+	Deps
+	options Options
+}
