@@ -16,7 +16,7 @@ var Layers = [][]string{
 		"pkg/decisions", "pkg/audit", "pkg/orgusage", "pkg/api",
 	},
 	{"pkg/launch", "pkg/runner", "pkg/runner/sampleagent", "pkg/client", "pkg/store/internal/subject"},
-	{"pkg/store/memory", "pkg/store/embedded", "pkg/queue/nats", "pkg/server", "pkg/metrics"},
+	{"pkg/store/memory", "pkg/store/embedded", "pkg/queue/nats", "pkg/server", "pkg/metrics", "cmd/internal/yamlfile"},
 	{"pkg/simulate", "cmd/internal/config", "cmd/internal/apply", "examples"},
 	{"cmd/internal/node"},
 	{"cmd/holdfast"},
