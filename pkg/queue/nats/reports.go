@@ -1,0 +1,173 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/holdfast-io/holdfast/pkg/queue"
+)
+
+const (
+	reportAckWait = 30 * time.Second
+	reportSlots   = 64
+	// applyWithin bounds one call of the handler, well inside the ack wait.
+	applyWithin = 10 * time.Second
+)
+
+// Reports hands every report to apply until ctx ends, and returns nil when the last
+// call has returned. A report is removed only after apply returned nil, and comes
+// again otherwise, after a growing delay, so apply must tolerate repetition. The
+// reports of one run come one at a time and in order, as long as apply succeeds;
+// those of different runs at the same time. What can never be read is removed and
+// counted.
+func (b *Bus) Reports(ctx context.Context, apply func(context.Context, queue.Report) error) error {
+	free := make(chan struct{}, reportSlots)
+	for range reportSlots {
+		free <- struct{}{}
+	}
+	l := &lanes{waiting: map[string][]jetstream.Msg{}}
+	defer l.running.Wait()
+	finish := context.WithoutCancel(ctx) // a report that was begun is applied and acknowledged
+	one := func(m jetstream.Msg, behindFailed bool) bool {
+		defer func() { free <- struct{}{} }()
+		if behindFailed {
+			_ = m.NakWithDelay(b.delay(m)) // a lost nak is delivered again after the ack wait
+			return false
+		}
+		return b.applyOne(finish, m, apply) == nil
+	}
+	p := b.puller(reportStream, serverGroup)
+	for {
+		n := take(ctx, free)
+		if n == 0 {
+			return nil
+		}
+		got, err := p.pull(ctx, n, func(m jetstream.Msg) { l.add(m, one) })
+		for range n - got {
+			free <- struct{}{}
+		}
+		if again, err := p.goOn(ctx, err); !again {
+			return err
+		}
+	}
+}
+
+// lanes keep the messages of one subject in order and let those of different
+// subjects run side by side.
+type lanes struct {
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	waiting map[string][]jetstream.Msg // by subject; a lane without a goroutine is absent
+}
+
+// add puts m behind the messages of its subject. After a failure the rest of what
+// waits in the lane is told so and handed back, to stay behind the failed one.
+func (l *lanes) add(m jetstream.Msg, one func(m jetstream.Msg, behindFailed bool) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	waiting, open := l.waiting[m.Subject()]
+	if open {
+		l.waiting[m.Subject()] = append(waiting, m)
+		return
+	}
+	l.waiting[m.Subject()] = nil
+	l.running.Go(func() {
+		failed := false
+		for next, more := m, true; more; next, more = l.next(m.Subject()) {
+			failed = !one(next, failed) || failed
+		}
+	})
+}
+
+// next is the next message of a lane; false closes the lane.
+func (l *lanes) next(subject string) (jetstream.Msg, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	waiting := l.waiting[subject]
+	if len(waiting) == 0 {
+		delete(l.waiting, subject)
+		return nil, false
+	}
+	l.waiting[subject] = waiting[1:]
+	return waiting[0], true
+}
+
+// DrainReports applies every report that is there now and returns; an error of
+// apply ends it at once, and the report stays. It is for a server that starts: what
+// runners said before the former process ended is known before anything is decided
+// about their runs.
+func (b *Bus) DrainReports(ctx context.Context, apply func(context.Context, queue.Report) error) error {
+	consumer, err := b.js.Consumer(ctx, reportStream, serverGroup)
+	if err != nil {
+		return fmt.Errorf("drain reports: %w", err)
+	}
+	for {
+		about, err := consumer.Info(ctx)
+		if err != nil {
+			return fmt.Errorf("drain reports: %w", err)
+		}
+		if about.NumPending == 0 {
+			return nil
+		}
+		batch, err := consumer.Fetch(int(min(about.NumPending, reportSlots)), jetstream.FetchMaxWait(answerWithin/2))
+		if err != nil {
+			return fmt.Errorf("drain reports: %w", err)
+		}
+		for m := range batch.Messages() {
+			if err := b.applyOne(ctx, m, apply); err != nil {
+				return fmt.Errorf("drain reports: %w", err)
+			}
+		}
+		if err := batch.Error(); err != nil {
+			return fmt.Errorf("drain reports: %w", err)
+		}
+	}
+}
+
+// applyOne applies one report and ends its message; the error is of apply.
+func (b *Bus) applyOne(ctx context.Context, m jetstream.Msg, apply func(context.Context, queue.Report) error) error {
+	var report queue.Report
+	if json.Unmarshal(m.Data(), &report) != nil || report.Version != queue.MessageVersion ||
+		checkRun(report.Run) != nil || m.Subject() != reportSubjects+string(report.Run) {
+		b.options.Log.Error("a report cannot be read and was removed", "subject", m.Subject(), "bytes", len(m.Data()))
+		if b.options.Events.PoisonReport != nil {
+			b.options.Events.PoisonReport()
+		}
+		_ = m.TermWithReason("unreadable") // a lost term is delivered and removed again
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, applyWithin)
+	defer cancel()
+	if err := guarded(func() error { return apply(ctx, report) }); err != nil {
+		b.options.Log.Error("a report could not be applied and comes again", "run", report.Run, "kind", report.Kind, "err", err)
+		if b.options.Events.ReportFailed != nil {
+			b.options.Events.ReportFailed()
+		}
+		_ = m.NakWithDelay(b.delay(m)) // a lost nak is delivered again after the ack wait
+		return err
+	}
+	if err := m.Ack(); err != nil && !errors.Is(err, natsgo.ErrConnectionClosed) {
+		b.options.Log.Warn("cannot acknowledge a report", "run", report.Run, "err", err)
+	}
+	return nil
+}
+
+// guarded is the edge at which a panic of a handler becomes an error: one bad
+// message must not end the process that everything else runs in.
+func guarded(call func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return call()
+}
