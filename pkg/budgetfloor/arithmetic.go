@@ -90,12 +90,12 @@ func (p Policy) OtherReservedUSD(team holdfast.TeamID, asker holdfast.Identity, 
 // window that is not enforced (a cap of zero or less) stays so. held says that
 // others have reserved the whole cap: the account is refused to this asker, which
 // is not a ceiling of zero.
-func (p Policy) WindowCeiling(asker holdfast.Identity, window holdfast.Axis, cap holdfast.BasisPoints, now time.Time) (ceiling holdfast.BasisPoints, held bool) {
-	if cap <= 0 {
-		return cap, false
+func (p Policy) WindowCeiling(asker holdfast.Identity, window holdfast.Axis, deployment holdfast.BasisPoints, now time.Time) (ceiling holdfast.BasisPoints, held bool) {
+	if deployment <= 0 {
+		return deployment, false
 	}
 	others := p.OtherReserved(holdfast.Subject{Kind: holdfast.KindAccount, Axis: window}, asker, now)
-	if ceiling = cap - holdfast.BasisPoints(others.Int()); ceiling <= 0 {
+	if ceiling = deployment - holdfast.BasisPoints(others.Int()); ceiling <= 0 {
 		return 0, true
 	}
 	return ceiling, false
