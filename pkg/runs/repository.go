@@ -24,13 +24,14 @@ const (
 	indexTeamStatus = "team_status"
 	indexBot        = "bot"
 	indexActive     = "active"
+	indexRepo       = "repo"
 	indexUnsettled  = "unsettled" // ended, and its allocations are not all closed yet
 )
 
 // New opens the collection "runs".
 func New(ctx context.Context, db records.DB) (*Repository, error) {
 	schema := records.Schema{Name: "runs", Indexes: []records.Index{
-		{Name: indexTeam}, {Name: indexStatus}, {Name: indexTeamStatus}, {Name: indexBot}, {Name: indexActive}, {Name: indexUnsettled},
+		{Name: indexTeam}, {Name: indexStatus}, {Name: indexTeamStatus}, {Name: indexBot}, {Name: indexActive}, {Name: indexRepo}, {Name: indexUnsettled},
 	}}
 	table, err := records.NewTable(ctx, db, schema, func(r Run) string { return string(r.ID) }, keys)
 	if err != nil {
@@ -48,6 +49,9 @@ func keys(r Run) map[string]string {
 	}
 	if r.Status.Active() {
 		k[indexActive] = string(r.Team)
+	}
+	if r.Repo != "" {
+		k[indexRepo] = r.Repo
 	}
 	if r.Unsettled() {
 		k[indexUnsettled] = "yes"

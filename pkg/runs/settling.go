@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -24,17 +25,27 @@ func (r *Repository) WalkUnsettled(ctx context.Context, visit func(Run) error) e
 // Month is what the run documents of one calendar month add up to.
 type Month struct {
 	Runs int64             // launched in it
-	USD  holdfast.MicroUSD // spent by the ended, and the larger of budget and spend of the others
+	USD  holdfast.MicroUSD // spent by those that ended, and the larger of budget and spend of the others
+}
+
+// MonthFilter says which runs a [Month] adds up; at most one of them is set, and
+// none means all.
+type MonthFilter struct {
+	Team holdfast.TeamID
+	Repo string // as the documents have it
 }
 
 // MonthOf adds up the documents of the runs that were launched in the UTC calendar
-// month of an instant, of one team or of all when team is empty. It reads every one
-// of them, so it is for the times when the ledger cannot be asked.
-func (r *Repository) MonthOf(ctx context.Context, team holdfast.TeamID, at time.Time) (Month, error) {
+// month of an instant. It reads every one of them: it is for questions that the
+// ledger does not answer, or cannot answer at the time.
+func (r *Repository) MonthOf(ctx context.Context, f MonthFilter, at time.Time) (Month, error) {
 	u := at.UTC()
 	q := records.Query{IDFrom: records.FirstID(time.Date(u.Year(), u.Month(), 1, 0, 0, 0, 0, time.UTC)), Limit: records.MaxPage}
-	if team != "" {
-		q.Index, q.Equal = indexTeam, string(team)
+	switch {
+	case f.Team != "":
+		q.Index, q.Equal = indexTeam, string(f.Team)
+	case f.Repo != "":
+		q.Index, q.Equal = indexRepo, f.Repo
 	}
 	var sum Month
 	err := r.table.Walk(ctx, q, func(v records.Versioned[Run]) error {
@@ -43,10 +54,11 @@ func (r *Repository) MonthOf(ctx context.Context, team holdfast.TeamID, at time.
 			return errMonthOver
 		}
 		sum.Runs++
-		sum.USD += run.Spent
+		used := run.Spent
 		if !run.Status.Ended() {
-			sum.USD += max(0, run.Budget-run.Spent)
+			used = max(run.Spent, run.Budget)
 		}
+		sum.USD += min(used, math.MaxInt64-sum.USD)
 		return nil
 	})
 	if errors.Is(err, errMonthOver) {
