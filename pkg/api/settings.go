@@ -81,20 +81,22 @@ type Maintenance struct {
 	SettingState
 }
 
-// UsageCaps are the ceilings of the usage windows. 0 is not enforced.
+// UsageCaps are the ceilings of the usage windows. 0 percent is not enforced.
 type UsageCaps struct {
-	FiveHourPercent int  `json:"five_hour_percent,omitempty"`
-	WeekPercent     int  `json:"week_percent,omitempty"`
-	Hard            bool `json:"hard,omitempty" doc:"also cut runs that are under way"`
+	FiveHourPercent int    `json:"five_hour_percent,omitempty"`
+	FiveHourMode    string `json:"five_hour_mode,omitempty" enum:"off,soft,hard" doc:"soft starts nothing new, hard also stops what runs; absent: soft"`
+	WeekPercent     int    `json:"week_percent,omitempty"`
+	WeekMode        string `json:"week_mode,omitempty" enum:"off,soft,hard" doc:"absent: hard"`
 	SettingState
 }
 
-// RunnerPool is one runner pool. MaxInFlight 0 inherits the configured ceiling.
+// RunnerPool is one runner pool. MaxAckPending is its own ceiling of work in flight;
+// 0 inherits the configured one.
 type RunnerPool struct {
-	Name        string `json:"name"`
-	Note        string `json:"note,omitempty"`
-	State       string `json:"state,omitempty" enum:"provisioning,active,draining,disabled"`
-	MaxInFlight int64  `json:"max_in_flight,omitempty"`
+	Name          string `json:"name"`
+	State         string `json:"state,omitempty" enum:"provisioning,active,draining,disabled" doc:"absent: active"`
+	MaxAckPending int    `json:"max_ack_pending,omitempty"`
+	Note          string `json:"note,omitempty"`
 }
 
 // RunnerPools lists the runner pools.
