@@ -88,10 +88,10 @@ const (
 type RunnerPool struct {
 	Name  string    `json:"name"`
 	State PoolState `json:"state,omitempty"`
-	// MaxInFlight is the pool's own ceiling of work in flight; 0 inherits the
+	// MaxAckPending is the pool's own ceiling of work in flight; 0 inherits the
 	// configured global.
-	MaxInFlight int64  `json:"max_in_flight,omitempty"`
-	Note        string `json:"note,omitempty"`
+	MaxAckPending int    `json:"max_ack_pending,omitempty"`
+	Note          string `json:"note,omitempty"`
 }
 
 // RunnerPools is the registry of pools.
@@ -110,9 +110,9 @@ func (p RunnerPools) Pool(name string) (RunnerPool, bool) {
 }
 
 const (
-	maxPools    = 200
-	maxInFlight = 1_000_000
-	maxText     = 1_000
+	maxPools      = 200
+	maxAckPending = 1_000_000
+	maxText       = 1_000
 )
 
 func (p RunnerPools) checked() (RunnerPools, error) {
@@ -137,8 +137,8 @@ func (p RunnerPools) checked() (RunnerPools, error) {
 		switch {
 		case slices.ContainsFunc(p.Pools[:i], func(other RunnerPool) bool { return other.Name == name }):
 			return p, invalid(field+"name", fmt.Sprintf("%q is listed twice", name), "each pool once")
-		case pool.MaxInFlight < 0 || pool.MaxInFlight > maxInFlight:
-			return p, invalid(field+"max_in_flight", fmt.Sprintf("%d is not a ceiling", pool.MaxInFlight), fmt.Sprintf("0 to %d; 0 inherits the configured global", maxInFlight))
+		case pool.MaxAckPending < 0 || pool.MaxAckPending > maxAckPending:
+			return p, invalid(field+"max_ack_pending", fmt.Sprintf("%d is not a ceiling", pool.MaxAckPending), fmt.Sprintf("0 to %d; 0 inherits the configured global", maxAckPending))
 		case len(pool.Note) > maxText:
 			return p, invalid(field+"note", "it is too long", fmt.Sprintf("at most %d bytes", maxText))
 		}
