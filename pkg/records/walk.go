@@ -59,7 +59,8 @@ const scanPage = 500
 
 // Filter lists up to q.Limit values of the query that keep accepts, and the cursor
 // from which the next call goes on (q.After); it is empty at the end. A page may be
-// short, or empty, before the end: read on until the cursor is empty.
+// short, or empty, before the end: read on until the cursor is empty. The query names
+// no index, or one value of one.
 func (t *Table[T]) Filter(ctx context.Context, q Query, keep func(T) bool) (values []T, next string, err error) {
 	want := q.Limit
 	page, last, err := splitCursor(q.After)
