@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +28,11 @@ type cli struct {
 
 	format format // -o
 	url    string // --url, empty when it was not typed
-	data   string // --data-dir, empty when it was not typed
+
+	// Of tests; nil is the real thing.
+	now    func() time.Time
+	pause  func(context.Context, time.Duration) error
+	jitter func() float64
 
 	working bool // a command's own work began: what fails from here on is no usage error
 }
@@ -53,6 +58,7 @@ func (c *cli) run(args []string) int {
 // begin wraps the work of every command below cmd: it marks where usage ends and
 // work begins, and ends the context on INT and TERM.
 func (c *cli) begin(cmd *cobra.Command) {
+	cmd.SuggestionsMinimumDistance = 2
 	for _, sub := range cmd.Commands() {
 		c.begin(sub)
 	}
@@ -76,7 +82,7 @@ func (c *cli) getenv(name string) string { return config.Env(c.environ, name) }
 
 // settings is how the server is reached: the flags, else the environment, else the
 // operator's token in the data folder.
-func (c *cli) settings() (config.Client, error) { return config.LoadClient(c.environ, c.url, c.data) }
+func (c *cli) settings() (config.Client, error) { return config.LoadClient(c.environ, c.url, "") }
 
 // usageError is a command line that cannot be understood; exit code 2.
 type usageError struct{ text string }

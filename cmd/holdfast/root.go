@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,7 +12,18 @@ import (
 // group.
 func commands(c *cli) []*cobra.Command {
 	return []*cobra.Command{
-		inGroup(groupWork, newVersion(c)),
+		inGroup(groupWork, newLaunch(c)),
+		inGroup(groupWork, newRuns(c)),
+		inGroup(groupSee, newCapacity(c)),
+		inGroup(groupSee, newPreview(c)),
+		inGroup(groupSee, newDecisions(c)),
+		inGroup(groupAdmin, newPolicy(c)),
+		inGroup(groupAdmin, newTeams(c)),
+		inGroup(groupAdmin, newTokens(c)),
+		inGroup(groupAdmin, newBots(c)),
+		inGroup(groupAdmin, newSettings(c)),
+		inGroup(groupAdmin, newAudit(c)),
+		newVersion(c),
 	}
 }
 
@@ -38,6 +50,13 @@ without one they read operator.token in the data folder that dev wrote
 Exit codes: 0 done, 1 failed, 2 usage or bad input, 3 refused by the gate,
 4 server unreachable. "holdfast exec" passes its command's own code through.`
 
+// What the flag package says of a number or a switch, in the words of its own
+// implementation.
+var (
+	notNumber = regexp.MustCompile(`strconv\.(ParseInt|Atoi): parsing .*: (invalid syntax|value out of range)`)
+	notBool   = regexp.MustCompile(`strconv\.ParseBool: parsing .*: invalid syntax`)
+)
+
 // newRoot makes the whole command tree for one command line.
 func newRoot(c *cli) *cobra.Command {
 	root := &cobra.Command{
@@ -50,6 +69,7 @@ func newRoot(c *cli) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE:          onlySubcommands,
+		Args:          cobra.ArbitraryArgs,
 	}
 	root.AddGroup(
 		&cobra.Group{ID: groupServe, Title: "Serve:"},
@@ -61,7 +81,9 @@ func newRoot(c *cli) *cobra.Command {
 	flags.VarP(&c.format, "output", "o", "how to print: table, json or yaml")
 	flags.StringVar(&c.url, "url", "", "address of the server (default HOLDFAST_URL, else http://127.0.0.1:7420)")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%s; see %s --help", err, cmd.CommandPath())
+		text := notNumber.ReplaceAllString(err.Error(), "not a whole number (allowed: a whole number)")
+		text = notBool.ReplaceAllString(text, "neither true nor false (allowed: true, false)")
+		return usagef("%s; see %s --help", text, cmd.CommandPath())
 	})
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true})

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/cmd/internal/yamlfile"
+	"github.com/holdfast-io/holdfast/pkg/api"
+)
+
+func newBots(c *cli) *cobra.Command {
+	list := newBotsList(c)
+	cmd := &cobra.Command{
+		Use:   "bots",
+		Short: "List and write bots",
+		Long: `Bots are what runs are of. A name is looked up among the team's own bots, then among
+the platform's, then in the catalog that is built in; "bots --team T" shows what each
+name is for a team.`,
+		Example: `  holdfast bots --team web
+  holdfast bots show review-pr
+  holdfast bots set lint --team web -- make lint
+  holdfast bots set review-pr -f review.yaml`,
+		RunE: onlySubcommandsOr(list.RunE),
+		Args: cobra.ArbitraryArgs,
+	}
+	cmd.Flags().AddFlagSet(list.Flags())
+	cmd.AddCommand(list, newBotsShow(c), newBotsSet(c), newBotsRemove(c))
+	return cmd
+}
+
+func newBotsList(c *cli) *cobra.Command {
+	var team string
+	var window windowFlags
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List bots as they resolve for a team, or the platform's",
+		Example: "  holdfast bots list --team web -o yaml", Args: exactly(),
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := window.check(); err != nil {
+			return err
+		}
+		server, err := c.connect()
+		if err != nil {
+			return err
+		}
+		page, err := server.Bots(cmd.Context(), team, window.Window)
+		if err != nil {
+			return err
+		}
+		return c.print(page, func(w io.Writer) error {
+			t := &table{header: []string{"BOT", "TIER", "FROM", "LANE", "BUDGET", "RUNS"}, empty: "no bots"}
+			for _, b := range page.Items {
+				budget := "-"
+				if b.BudgetUSD != nil {
+					budget = b.BudgetUSD.Dollars()
+				}
+				t.add(b.Bot, b.Tier, or(b.Origin), b.Lane, budget, or(clip(strings.Join(b.Command, " ")+b.Prompt, 60)))
+			}
+			return writePage(w, t, page.NextCursor)
+		})
+	}
+	cmd.Flags().StringVarP(&team, "team", "t", "", "as they resolve for this team (default: the platform's)")
+	window.add(cmd.Flags())
+	return cmd
+}
+
+// clip shortens a text for a table and takes line ends out of it.
+func clip(text string, n int) string {
+	runes := []rune(strings.Join(strings.Fields(text), " "))
+	if len(runes) > n {
+		return string(runes[:n-1]) + "…"
+	}
+	return string(runes)
+}
+
+func newBotsShow(c *cli) *cobra.Command {
+	var team string
+	cmd := &cobra.Command{
+		Use: "show BOT", Short: "Show one bot as it resolves for a team, or the platform's",
+		Long:    "Show prints a bot as YAML that \"bots set -f\" reads back once the lines tier, team and\norigin are taken out.",
+		Example: "  holdfast bots show review-pr --team web", Args: exactly("BOT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := c.connect()
+			if err != nil {
+				return err
+			}
+			bot, err := server.Bot(cmd.Context(), team, args[0])
+			if err != nil {
+				return err
+			}
+			return c.print(bot, func(w io.Writer) error { return encode(w, formatYAML, bot) })
+		},
+	}
+	cmd.Flags().StringVarP(&team, "team", "t", "", "as it resolves for this team (default: the platform's)")
+	return cmd
+}
+
+func newBotsSet(c *cli) *cobra.Command {
+	var team, file, description string
+	var budget, minBudget usdFlag
+	cmd := &cobra.Command{
+		Use:   "set BOT (-f FILE | -- CMD ARG…)",
+		Short: "Write a bot of a team, or of the platform",
+		Long: `Set writes a bot: from a file with the fields that "bots show" prints, or as a command
+that is given behind two dashes. With --team it is the team's own, without it the
+platform's. Runs that were admitted keep the bot that they were admitted with.`,
+		Example: `  holdfast bots set lint --team web --budget 0.50 -- make lint
+  holdfast bots set review-pr -f review.yaml`,
+		Args: exactly("BOT", "CMD?", "ARG…"),
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		dash := cmd.ArgsLenAtDash()
+		switch {
+		case len(args) == 0 || dash == 0:
+			return usagef("BOT is missing; usage: %s", cmd.UseLine())
+		case dash < 0 && len(args) > 1, dash > 1:
+			return usagef("unexpected argument %q; usage: %s", args[1], cmd.UseLine())
+		case (file == "") == (len(args) < 2):
+			return usagef("either -f FILE or a command behind -- is needed; usage: %s", cmd.UseLine())
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		body := api.BotBody{Lane: "command", Command: args[1:]}
+		if file != "" {
+			text, err := c.readFile(file)
+			if err != nil {
+				return err
+			}
+			body = api.BotBody{}
+			if err := yamlfile.Decode(file, text, &body); err != nil {
+				return err
+			}
+		}
+		if budget.value != nil {
+			body.BudgetUSD = budget.value
+		}
+		if minBudget.value != nil {
+			body.MinBudgetUSD = minBudget.value
+		}
+		if description != "" {
+			body.Description = description
+		}
+		server, err := c.connect()
+		if err != nil {
+			return err
+		}
+		stored, created, err := server.PutBot(cmd.Context(), team, args[0], body)
+		if err != nil {
+			return err
+		}
+		return c.print(stored, func(w io.Writer) error {
+			word := "changed"
+			if created {
+				word = "created"
+			}
+			_, err := fmt.Fprintf(w, "bot %s %s\n", api.Identity{Bot: stored.Bot, Tier: stored.Tier, Team: stored.Team}, word)
+			return err
+		})
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&team, "team", "t", "", "write this team's own bot (default: the platform's)")
+	flags.StringVarP(&file, "file", "f", "", "YAML or JSON file, - for standard input")
+	flags.Var(&budget, "budget", "most that a run of it may spend, in dollars")
+	flags.Var(&minBudget, "min-budget", "least that is worth running with, in dollars")
+	flags.StringVar(&description, "description", "", "what it does, for people")
+	return cmd
+}
+
+func newBotsRemove(c *cli) *cobra.Command {
+	var team string
+	cmd := &cobra.Command{
+		Use: "rm BOT", Short: "Remove a bot of a team, or of the platform",
+		Long:    "Rm removes a bot that was written. A name that the platform or the catalog also has\nfalls back to that. Runs that were admitted are not touched.",
+		Example: "  holdfast bots rm lint --team web", Args: exactly("BOT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := c.connect()
+			if err != nil {
+				return err
+			}
+			if err := server.DeleteBot(cmd.Context(), team, args[0]); err != nil {
+				return err
+			}
+			return c.print(map[string]any{"bot": args[0], "removed": true}, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "bot %s is removed\n", args[0])
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&team, "team", "t", "", "remove this team's own bot (default: the platform's)")
+	return cmd
+}

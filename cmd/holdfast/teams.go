@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/api"
+	"github.com/holdfast-io/holdfast/pkg/client"
+)
+
+func newTeams(c *cli) *cobra.Command {
+	list := newTeamsList(c)
+	cmd := &cobra.Command{
+		Use:   "teams",
+		Short: "List, create and limit teams",
+		Long:  "Teams lists the teams that the caller may see; its subcommands create, change and\nsuspend one. Writing needs the operator's token.",
+		Example: `  holdfast teams
+  holdfast teams create web --max-concurrent-runs 3 --monthly-usd 500
+  holdfast teams set web --monthly-usd unlimited
+  holdfast teams suspend web --reason "the budget is under review"`,
+		RunE: onlySubcommandsOr(list.RunE),
+		Args: cobra.ArbitraryArgs,
+	}
+	cmd.Flags().AddFlagSet(list.Flags())
+	cmd.AddCommand(list, newTeamsShow(c), newTeamsCreate(c), newTeamsSet(c), newTeamsSuspend(c), newTeamsReinstate(c))
+	return cmd
+}
+
+func newTeamsList(c *cli) *cobra.Command {
+	var window windowFlags
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List teams",
+		Example: "  holdfast teams list -o json", Args: exactly(),
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := window.check(); err != nil {
+			return err
+		}
+		server, err := c.connect()
+		if err != nil {
+			return err
+		}
+		page, err := server.Teams(cmd.Context(), window.Window)
+		if err != nil {
+			return err
+		}
+		return c.print(page, func(w io.Writer) error {
+			t := &table{header: []string{"TEAM", "NAME", "STATUS", "CONCURRENT RUNS", "MONTHLY USD", "MONTHLY RUNS", "LAUNCHES/MIN"}, empty: "no teams; create one with `holdfast teams create NAME`"}
+			for _, team := range page.Items {
+				t.add(teamRow(team)...)
+			}
+			return writePage(w, t, page.NextCursor)
+		})
+	}
+	window.add(cmd.Flags())
+	return cmd
+}
+
+func teamRow(team api.Team) []string {
+	status := "active"
+	if team.Suspended {
+		status = "suspended"
+	}
+	l := team.Limits
+	return []string{
+		team.ID, or(team.Name), status, limitText(l.MaxConcurrentRuns.LimitSetting, holdfast.UnitNone), limitText(l.MonthlyUSD.LimitSetting, holdfast.UnitUSD),
+		limitText(l.MonthlyRuns.LimitSetting, holdfast.UnitNone), limitText(l.LaunchesPerMinute.LimitSetting, holdfast.UnitNone),
+	}
+}
+
+// limitText is a written limit for people.
+func limitText(s holdfast.LimitSetting, unit holdfast.Unit) string {
+	if s.Inherits() {
+		return "inherits"
+	}
+	if _, set := s.Value(); !set {
+		return "unlimited"
+	}
+	return s.Limit(unit).String()
+}
+
+func writeTeam(c *cli, team api.Team) error {
+	return c.print(team, func(w io.Writer) error {
+		row := teamRow(team)
+		if team.SuspendedReason != "" {
+			row[2] += " (" + team.SuspendedReason + ")"
+		}
+		for i, name := range []string{"team", "name", "status", "concurrent runs", "monthly usd", "monthly runs", "launches/min"} {
+			if _, err := fmt.Fprintf(w, "%-16s %s\n", name, row[i]); err != nil {
+				return err
+			}
+		}
+		if team.Organisation == "" {
+			return nil
+		}
+		_, err := fmt.Fprintf(w, "%-16s %s\n", "organisation", team.Organisation)
+		return err
+	})
+}
+
+func newTeamsShow(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use: "show TEAM", Short: "Show one team", Example: "  holdfast teams show web", Args: exactly("TEAM"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.oneTeam(cmd, func(ctx context.Context, server *client.Client) (api.Team, error) { return server.Team(ctx, args[0]) })
+		},
+	}
+}
+
+// oneTeam does one thing with a team and prints the team.
+func (c *cli) oneTeam(cmd *cobra.Command, do func(context.Context, *client.Client) (api.Team, error)) error {
+	server, err := c.connect()
+	if err != nil {
+		return err
+	}
+	team, err := do(cmd.Context(), server)
+	if err != nil {
+		return err
+	}
+	return writeTeam(c, team)
+}
+
+// limitFlags are the limits of a team as flags.
+type limitFlags struct{ concurrent, usd, runs, rate *limitFlag }
+
+func newLimitFlags(flags *pflag.FlagSet) limitFlags {
+	l := limitFlags{countLimit(), usdLimit(), countLimit(), countLimit()}
+	flags.Var(l.concurrent, "max-concurrent-runs", "runs at the same time; 0 lets nothing launch")
+	flags.Var(l.usd, "monthly-usd", "dollars in a calendar month")
+	flags.Var(l.runs, "monthly-runs", "runs in a calendar month")
+	flags.Var(l.rate, "launches-per-minute", "launches in a minute")
+	return l
+}
+
+// limits are the limits that were typed, and the names of those that shall inherit.
+func (l limitFlags) limits() (limits api.TeamLimits, inherit []string) {
+	limits = api.TeamLimits{
+		MaxConcurrentRuns: holdfast.CountLimit{LimitSetting: l.concurrent.setting},
+		MonthlyUSD:        holdfast.USDLimit{LimitSetting: l.usd.setting},
+		MonthlyRuns:       holdfast.CountLimit{LimitSetting: l.runs.setting},
+		LaunchesPerMinute: holdfast.CountLimit{LimitSetting: l.rate.setting},
+	}
+	for _, f := range []struct {
+		name string
+		flag *limitFlag
+	}{{"max_concurrent_runs", l.concurrent}, {"monthly_usd", l.usd}, {"monthly_runs", l.runs}, {"launches_per_minute", l.rate}} {
+		if f.flag.typed() && f.flag.setting.Inherits() {
+			inherit = append(inherit, f.name)
+		}
+	}
+	return limits, inherit
+}
+
+func newTeamsCreate(c *cli) *cobra.Command {
+	var create api.TeamCreate
+	cmd := &cobra.Command{
+		Use: "create TEAM", Short: "Create a team",
+		Long:    "Create makes a team. A limit that is left out inherits the platform's default.",
+		Example: "  holdfast teams create web --name \"Web shop\" --max-concurrent-runs 3 --monthly-usd 500",
+		Args:    exactly("TEAM"),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&create.Name, "name", "", "name for people")
+	flags.StringVar(&create.Organisation, "organisation", "", "organisation that it belongs to")
+	limits := newLimitFlags(flags)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		create.ID = args[0]
+		create.Limits, _ = limits.limits()
+		return c.oneTeam(cmd, func(ctx context.Context, server *client.Client) (api.Team, error) {
+			return server.CreateTeam(ctx, create)
+		})
+	}
+	return cmd
+}
+
+func newTeamsSet(c *cli) *cobra.Command {
+	var name, organisation string
+	cmd := &cobra.Command{
+		Use: "set TEAM", Short: "Change a team's name or limits",
+		Long: `Set changes what is typed and leaves the rest. A lowered limit stops nobody who runs;
+"unlimited" takes a limit away, "inherit" goes back to the platform's default.`,
+		Example: "  holdfast teams set web --max-concurrent-runs 5 --monthly-runs inherit",
+		Args:    exactly("TEAM"),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&name, "name", "", "name for people")
+	flags.StringVar(&organisation, "organisation", "", "organisation that it belongs to")
+	limits := newLimitFlags(flags)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var patch api.TeamPatch
+		if flags.Changed("name") {
+			patch.Name = &name
+		}
+		if flags.Changed("organisation") {
+			patch.Organisation = &organisation
+		}
+		typed, inherit := limits.limits()
+		if typed != (api.TeamLimits{}) {
+			patch.Limits = &typed
+		}
+		patch.InheritLimits = inherit
+		if patch.Name == nil && patch.Organisation == nil && patch.Limits == nil && len(inherit) == 0 {
+			return usagef("nothing to change (allowed: --name, --organisation, --max-concurrent-runs, --monthly-usd, --monthly-runs, --launches-per-minute)")
+		}
+		return c.oneTeam(cmd, func(ctx context.Context, server *client.Client) (api.Team, error) {
+			return server.PatchTeam(ctx, args[0], patch)
+		})
+	}
+	return cmd
+}
+
+func newTeamsSuspend(c *cli) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "suspend TEAM", Short: "Refuse every launch of a team",
+		Long:    "Suspend refuses every launch of a team until it is reinstated. What runs goes on.",
+		Example: "  holdfast teams suspend web --reason \"the budget is under review\"",
+		Args:    exactly("TEAM"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			suspended := true
+			return c.oneTeam(cmd, func(ctx context.Context, server *client.Client) (api.Team, error) {
+				return server.PatchTeam(ctx, args[0], api.TeamPatch{Suspended: &suspended, SuspendedReason: &reason})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why; refusals say it")
+	return cmd
+}
+
+func newTeamsReinstate(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use: "reinstate TEAM", Short: "Let a suspended team launch again",
+		Example: "  holdfast teams reinstate web", Args: exactly("TEAM"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			suspended, reason := false, ""
+			return c.oneTeam(cmd, func(ctx context.Context, server *client.Client) (api.Team, error) {
+				return server.PatchTeam(ctx, args[0], api.TeamPatch{Suspended: &suspended, SuspendedReason: &reason})
+			})
+		},
+	}
+}

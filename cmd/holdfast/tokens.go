@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/pkg/api"
+)
+
+func newTokens(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tokens",
+		Short: "List, issue and revoke a team's tokens",
+		Long: `Tokens are how callers prove who they are. A viewer may look, a member may launch, an
+admin may also change the team's bots and tokens. A token's text is shown once, when it
+is issued.`,
+		Example: `  holdfast tokens list --team web
+  holdfast tokens create ci --team web --role member --expires-in 90d
+  holdfast tokens revoke 01JDXV6J9QK4W9T6Z3N8M5R2PA --team web`,
+		RunE: onlySubcommands,
+		Args: cobra.ArbitraryArgs,
+	}
+	cmd.AddCommand(newTokensList(c), newTokensCreate(c), newTokensRevoke(c))
+	return cmd
+}
+
+// teamFlag adds the flag --team, which the command needs.
+func teamFlag(cmd *cobra.Command, team *string) {
+	cmd.Flags().StringVarP(team, "team", "t", "", "team that it is about (required)")
+}
+
+func needTeam(cmd *cobra.Command) error {
+	return required(cmd, "team", "the id of a team; see holdfast teams")
+}
+
+func newTokensList(c *cli) *cobra.Command {
+	var team string
+	var window windowFlags
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List a team's tokens, without their texts",
+		Example: "  holdfast tokens list --team web", Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := needTeam(cmd); err != nil {
+				return err
+			}
+			if err := window.check(); err != nil {
+				return err
+			}
+			server, err := c.connect()
+			if err != nil {
+				return err
+			}
+			page, err := server.Tokens(cmd.Context(), team, window.Window)
+			if err != nil {
+				return err
+			}
+			return c.print(page, func(w io.Writer) error {
+				t := &table{header: []string{"TOKEN", "NAME", "ROLE", "CREATED", "EXPIRES", "LAST USED", "REVOKED"}, empty: "no tokens"}
+				for _, k := range page.Items {
+					t.add(k.ID, k.Name, k.Role, showTime(k.CreatedAt), showTime(k.ExpiresAt), showTime(k.LastUsedAt), showTime(k.RevokedAt))
+				}
+				return writePage(w, t, page.NextCursor)
+			})
+		},
+	}
+	teamFlag(cmd, &team)
+	window.add(cmd.Flags())
+	return cmd
+}
+
+func newTokensCreate(c *cli) *cobra.Command {
+	var team string
+	var expires waitFlag
+	role := oneOf{value: "member", allowed: []string{"viewer", "member", "admin"}}
+	cmd := &cobra.Command{
+		Use: "create NAME", Short: "Issue a token and print it, this once",
+		Long:    "Create issues a token. Its text alone goes to standard output, so that a script can\nkeep it; what is known of it goes to standard error.",
+		Example: "  export HOLDFAST_TOKEN=$(holdfast tokens create ci --team web)",
+		Args:    exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := needTeam(cmd); err != nil {
+				return err
+			}
+			server, err := c.connect()
+			if err != nil {
+				return err
+			}
+			ask := api.TokenCreate{Name: args[0], Role: role.value}
+			if expires.span > 0 {
+				ask.ExpiresAt = c.clock().Add(expires.span).UTC()
+			}
+			issued, err := server.CreateToken(cmd.Context(), team, ask)
+			if err != nil {
+				return err
+			}
+			return c.print(issued, func(w io.Writer) error {
+				until := "does not expire"
+				if !issued.ExpiresAt.IsZero() {
+					until = "expires " + showTime(issued.ExpiresAt)
+				}
+				fmt.Fprintf(c.stderr, "token %s of team %s, role %s, %s; its text is shown this once:\n", issued.ID, team, issued.Role, until)
+				_, err := fmt.Fprintln(w, issued.Secret)
+				return err
+			})
+		},
+	}
+	teamFlag(cmd, &team)
+	cmd.Flags().Var(&role, "role", "what the token may do")
+	cmd.Flags().Var(&expires, "expires-in", "how long it is good: 12h, 90d (default: until it is revoked)")
+	return cmd
+}
+
+func newTokensRevoke(c *cli) *cobra.Command {
+	var team string
+	cmd := &cobra.Command{
+		Use: "revoke TOKEN", Aliases: []string{"rm"}, Short: "End a token at once",
+		Example: "  holdfast tokens revoke 01JDXV6J9QK4W9T6Z3N8M5R2PA --team web", Args: exactly("TOKEN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := needTeam(cmd); err != nil {
+				return err
+			}
+			server, err := c.connect()
+			if err != nil {
+				return err
+			}
+			if err := server.RevokeToken(cmd.Context(), team, args[0]); err != nil {
+				return err
+			}
+			return c.print(map[string]any{"id": args[0], "revoked": true}, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "token %s is revoked\n", args[0])
+				return err
+			})
+		},
+	}
+	teamFlag(cmd, &team)
+	return cmd
+}
