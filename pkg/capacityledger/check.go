@@ -7,6 +7,18 @@ import (
 	"github.com/holdfast-io/holdfast"
 )
 
+// Checked is the ask as a store takes it, with its subject and its expiry in the
+// grain of the stores. An ask that cannot be meant is an *holdfast.InvalidError. The
+// ledger checks what it is given; only who calls a store directly needs this.
+func (a Ask) Checked() (Ask, error) {
+	subject, err := check(a)
+	if err != nil {
+		return Ask{}, err
+	}
+	a.subject, a.Expires = subject, grain(a.Expires)
+	return a, nil
+}
+
 // check refuses an ask that cannot be meant.
 func check(ask Ask) (holdfast.Subject, error) {
 	run, subject, _, err := ask.ID.Parts()

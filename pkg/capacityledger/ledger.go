@@ -58,13 +58,12 @@ func (l *Ledger) Reserve(ctx context.Context, ask Ask) (Allocation, holdfast.Den
 // ReserveJudged is [Ledger.Reserve] with the arithmetic of the judgement, for who
 // records why something was granted. A replayed ask has none.
 func (l *Ledger) ReserveJudged(ctx context.Context, ask Ask) (Allocation, Verdict, holdfast.Denial, error) {
-	subject, err := check(ask)
+	ask, err := ask.Checked()
 	if err != nil {
 		return Allocation{}, Verdict{}, holdfast.Denial{}, err
 	}
-	ask.subject = subject
+	subject := ask.subject
 	ask.Nonce = l.boot + strconv.FormatUint(l.tries.Add(1), 36)
-	ask.Expires = grain(ask.Expires)
 	answers, err := l.store.Admit(ctx, l.clock.Now(), subject, []Ask{ask}, Judge)
 	if err != nil {
 		return Allocation{}, Verdict{}, holdfast.Denial{}, l.failed("reserve "+subject.String(), err)
@@ -89,11 +88,11 @@ func (l *Ledger) ReserveJudged(ctx context.Context, ask Ask) (Allocation, Verdic
 // Preview answers what an ask would get now, and takes nothing. The verdict's
 // arithmetic comes with the balance it rests on.
 func (l *Ledger) Preview(ctx context.Context, ask Ask) (Verdict, holdfast.Denial, Balance, error) {
-	subject, err := check(ask)
+	ask, err := ask.Checked()
 	if err != nil {
 		return Verdict{}, holdfast.Denial{}, Balance{}, err
 	}
-	ask.subject = subject
+	subject := ask.subject
 	balance, err := l.store.Balance(ctx, subject)
 	if err != nil {
 		return Verdict{}, holdfast.Denial{}, Balance{}, l.failed("preview "+subject.String(), err)
