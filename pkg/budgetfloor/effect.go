@@ -49,7 +49,7 @@ const AnyAccount = "any"
 func (p Policy) Effects(d Deployment, now time.Time) []Effect {
 	var effects []Effect
 	add := func(s holdfast.Subject, limit holdfast.Limit) {
-		if e, any := p.effect(s, limit, now); any {
+		if e, reserved := p.effect(s, limit, now); reserved {
 			effects = append(effects, e)
 		}
 	}
