@@ -159,10 +159,13 @@ type Decision struct {
 	Count    int       `json:"count" doc:"repeats within a second are one row"`
 }
 
-// Explanation says how a run came to stand as it does.
+// Explanation is the story of a run or of a decision.
 type Explanation struct {
-	Run      Run               `json:"run"`
+	Run      *Run              `json:"run,omitempty" doc:"absent for a refusal"`
 	Decision *Decision         `json:"decision,omitempty" doc:"the gate's judgement; absent when it is no longer kept"`
-	Capacity []SubjectCapacity `json:"capacity" nullable:"false" doc:"the subjects that the run holds on, now"`
+	Capacity []SubjectCapacity `json:"capacity" nullable:"false" doc:"the subjects that it holds on or was refused by, as they are now"`
 	Summary  []string          `json:"summary" nullable:"false" doc:"the story in sentences, oldest first"`
+	Change   string            `json:"change,omitempty" doc:"the smallest change that would have admitted a refused launch"`
+	Earliest time.Time         `json:"earliest,omitzero" doc:"when a refused launch can fit at the earliest"`
+	Until    string            `json:"until,omitempty" doc:"why not before"`
 }

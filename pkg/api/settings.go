@@ -50,7 +50,17 @@ type BudgetFloor struct {
 	Reservations []Reservation `json:"reservations,omitempty"`
 	RepoQuotas   []RepoQuota   `json:"repo_quotas,omitempty"`
 	SettingState
-	Reserved []string `json:"reserved,omitempty" doc:"the identities that something is reserved for; ignored in a write"`
+	Reserved []string       `json:"reserved,omitempty" doc:"the identities that something is reserved for; ignored in a write"`
+	Effects  []PolicyEffect `json:"effects,omitempty" doc:"what the policy does on each subject when no holder uses anything; ignored in a write"`
+}
+
+// PolicyEffect is what a policy does on one subject, whatever its period.
+type PolicyEffect struct {
+	Subject  string  `json:"subject" example:"team/acme/slots"`
+	Cap      *Amount `json:"cap" doc:"null: unlimited, so nothing is withheld"`
+	Written  Amount  `json:"written" doc:"the sum of the reservations as written"`
+	Withheld Amount  `json:"withheld"`
+	Ordinary *Amount `json:"ordinary" doc:"what work without a reservation keeps; null: unlimited"`
 }
 
 // PlatformLimits are limits over all teams together.

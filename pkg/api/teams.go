@@ -126,6 +126,7 @@ type AuditEntry struct {
 	Actor  string    `json:"actor"`
 	Action string    `json:"action"`
 	Target string    `json:"target"`
+	Team   string    `json:"team,omitempty"`
 	Detail string    `json:"detail,omitempty"`
 }
 

@@ -144,3 +144,9 @@ func (c *Client) Audit(ctx context.Context, window Window) (api.Page[api.AuditEn
 func (c *Client) Ready(ctx context.Context) (api.Health, error) {
 	return get[api.Health](ctx, c, nil, "readyz")
 }
+
+// CheckBudgetFloor says what a policy would do and what is wrong with it; nothing is
+// written.
+func (c *Client) CheckBudgetFloor(ctx context.Context, policy api.BudgetFloor) (api.BudgetFloor, error) {
+	return post[api.BudgetFloor](ctx, c, policy, "api", "admin", "settings", "budget-floor", "check")
+}

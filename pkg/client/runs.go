@@ -163,3 +163,8 @@ func values(window Window, since time.Time, pairs ...string) url.Values {
 	}
 	return query
 }
+
+// ExplainDecision says why the gate decided so, and what would have changed it.
+func (c *Client) ExplainDecision(ctx context.Context, id string) (api.Explanation, error) {
+	return get[api.Explanation](ctx, c, nil, "api", "decisions", id, "explain")
+}
