@@ -30,9 +30,9 @@ type Spec struct {
 
 	ReportFile  string        // tailed for {"cost_usd": …} lines; empty: the child cannot spend
 	ReportEvery time.Duration // 200 ms
-	// OnSpend is called with the total whenever it rose, from one goroutine; it may
-	// call [Child.Stop]. nil is allowed.
-	OnSpend func(holdfast.MicroUSD)
+	// OnSpend is called with the total whenever it rose while the child lives, from one
+	// goroutine; it may call [Child.Stop]. nil is allowed.
+	OnSpend func(c *Child, total holdfast.MicroUSD)
 
 	Deadline time.Duration // after which it is stopped with EndDeadline; zero: never
 	Grace    time.Duration // between TERM and KILL of the deadline: 5 s
@@ -81,7 +81,7 @@ const (
 	defaultReportEvery = 200 * time.Millisecond
 	// outputAfter is how long output is read after the command has ended, when a
 	// process that left the group still holds the pipe.
-	outputAfter = time.Second
+	outputAfter = 500 * time.Millisecond
 )
 
 // StartError says that a command could not be started; nothing of it runs.
@@ -223,7 +223,7 @@ func (c *Child) finish() {
 // read takes what was appended to the report file.
 func (c *Child) read(last bool) {
 	if rose := c.meter.read(last); rose && c.spec.OnSpend != nil && !last {
-		c.spec.OnSpend(c.Spent())
+		c.spec.OnSpend(c, c.Spent())
 	}
 }
 
@@ -277,6 +277,9 @@ func (c *Child) release(gate *gate) error {
 	}
 	if !alive { // started directly and over already
 		p = Process{PID: c.command.Process.Pid, Group: c.command.Process.Pid}
+	}
+	if p.Boot, err = bootID(); err != nil {
+		return fmt.Errorf("start: %w", err)
 	}
 	c.process = p
 	if c.spec.Started != nil {

@@ -4,7 +4,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"unsafe"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,10 +12,13 @@ import (
 // Process identifies a process for as long as the machine is up: a pid may be used
 // again, a pid with its start time is not.
 type Process struct {
-	PID   int    `json:"pid"`
-	Group int    `json:"pgid"`
-	Start string `json:"start"` // in the system's own notation
-	Boot  string `json:"boot"`  // which start of the machine
+	PID   int `json:"pid"`
+	Group int `json:"pgid"`
+	// Session is the session of the process that started it, which the group keeps
+	// when its leader is gone.
+	Session int    `json:"session"`
+	Start   string `json:"start"` // in the system's own notation
+	Boot    string `json:"boot"`  // which start of the machine
 }
 
 // attributes put a child into a process group of its own, in the terminal's
@@ -36,19 +39,24 @@ func killGroup(group int, s syscall.Signal) {
 	}
 }
 
-const waitPID = 1 // P_PID
-
-// awaitExit returns when a child has ended, and leaves it unreaped: as long as it is,
-// its number is not used again.
+// awaitExit returns when a child of this process has ended, and leaves it unreaped:
+// as long as it is, its number is not used again.
 func awaitExit(pid int) {
-	var info [128]byte // siginfo_t, which nobody reads
+	if blockUntilExit(pid) == nil {
+		return
+	}
+	tick := time.NewTicker(exitPoll)
+	defer tick.Stop()
 	for {
-		_, _, err := syscall.Syscall6(syscall.SYS_WAITID, waitPID, uintptr(pid), uintptr(unsafe.Pointer(&info[0])), syscall.WEXITED|syscall.WNOWAIT, 0, 0)
-		if err != syscall.EINTR {
+		if _, alive, err := processOf(pid); err == nil && !alive {
 			return
 		}
+		<-tick.C
 	}
 }
+
+// exitPoll is how often a process is looked at where the system cannot be waited for.
+const exitPoll = 20 * time.Millisecond
 
 // restoreTerminal takes the terminal's foreground back.
 func (c *Child) restoreTerminal() {

@@ -9,9 +9,21 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// processOf looks a process up; a zombie is not alive.
+// blockUntilExit returns nil when the child has ended.
+func blockUntilExit(pid int) error {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// processOf looks a process up, without the boot; a zombie is not alive.
 func processOf(pid int) (Process, bool, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
@@ -29,12 +41,12 @@ func processOf(pid int) (Process, bool, error) {
 	if err != nil {
 		return Process{}, false, fmt.Errorf("look at process %d: %w", pid, err)
 	}
-	boot, err := bootID()
+	session, err := strconv.Atoi(fields[3])
 	if err != nil {
-		return Process{}, false, err
+		return Process{}, false, fmt.Errorf("look at process %d: %w", pid, err)
 	}
 	alive := fields[0] != "Z" && fields[0] != "X"
-	return Process{PID: pid, Group: group, Start: fields[19], Boot: boot}, alive, nil
+	return Process{PID: pid, Group: group, Session: session, Start: fields[19]}, alive, nil
 }
 
 // livePIDs lists the processes of this machine that this user may know of.

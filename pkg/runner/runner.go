@@ -11,8 +11,12 @@ package runner
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -56,14 +60,16 @@ type Options struct {
 type Events struct {
 	Started func(queue.RunMessage)
 	Ended   func(queue.RunMessage, queue.Report)
-	Skipped func(lines int) // HOLDFAST_REPORT lines that could not be read
-	Fenced  func(holdfast.RunID)
+	Fenced  func(holdfast.RunID) // stopped because no renewal was acknowledged in time
 }
 
 // Runner executes runs; see the package. It is made by [New].
 type Runner struct {
 	queue   Queue
 	options Options
+
+	mu     sync.Mutex
+	active map[holdfast.RunID]*attempt
 }
 
 // New is a runner that takes its work from q. It touches nothing until Run.
@@ -71,10 +77,134 @@ func New(q Queue, o Options) (*Runner, error) {
 	if o.DataDir == "" {
 		return nil, &holdfast.InvalidError{Field: "data_dir", Problem: "is empty", Allowed: "a folder"}
 	}
-	return &Runner{queue: q, options: o}, nil
+	if o.Slots < 0 {
+		return nil, &holdfast.InvalidError{Field: "slots", Problem: "is negative", Allowed: "0 for the default, or more"}
+	}
+	if o.Executable == "" {
+		path, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("runner: where this program is: %w", err)
+		}
+		o.Executable = path
+	}
+	orElse(&o.Name, "runner")
+	orElse(&o.Slots, 4*runtime.NumCPU())
+	orElse(&o.Lease, 2*time.Minute)
+	orElse(&o.Heartbeat, 20*time.Second)
+	orElse(&o.MaxDuration, 2*time.Hour)
+	orElse(&o.StopGrace, defaultGrace)
+	orElse(&o.DrainGrace, defaultGrace)
+	orElse(&o.ReportEvery, defaultReportEvery)
+	orElse(&o.LogLimit, 16<<20)
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	for _, d := range []struct {
+		field string
+		value int64
+	}{
+		{"lease", int64(o.Lease)}, {"heartbeat", int64(o.Heartbeat)}, {"max_duration", int64(o.MaxDuration)}, {"stop_grace", int64(o.StopGrace)},
+		{"drain_grace", int64(o.DrainGrace)}, {"report_every", int64(o.ReportEvery)}, {"log_limit", o.LogLimit},
+	} {
+		if d.value < 0 {
+			return nil, &holdfast.InvalidError{Field: d.field, Problem: "is negative", Allowed: "0 for the default, or more"}
+		}
+	}
+	if o.Heartbeat >= fenceAfter(o.Lease) {
+		return nil, &holdfast.InvalidError{
+			Field: "heartbeat", Problem: fmt.Sprintf("%s leaves no time to renew a lease of %s", o.Heartbeat, o.Lease),
+			Allowed: "less than three quarters of the lease",
+		}
+	}
+	return &Runner{queue: q, options: o, active: map[holdfast.RunID]*attempt{}}, nil
 }
+
+func orElse[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// fenceAfter is how old the last acknowledged renewal may become.
+func fenceAfter(lease time.Duration) time.Duration { return lease / 4 * 3 }
 
 // Run takes and executes work until ctx ends. Then it stops its children (TERM,
 // after the drain grace KILL), reports them as interrupted and returns nil, all
-// within the grace and three seconds.
-func (r *Runner) Run(ctx context.Context) error { return errors.ErrUnsupported }
+// within the grace and three seconds. It returns an error when the folder cannot be
+// used or the queue's connection was closed under it.
+func (r *Runner) Run(ctx context.Context) error {
+	for _, folder := range []string{"", childrenFolder, workFolder, "runs"} {
+		if err := os.MkdirAll(filepath.Join(r.options.DataDir, folder), 0o700); err != nil {
+			return fmt.Errorf("runner: %w", err)
+		}
+	}
+	dir, err := resolve(r.options.DataDir)
+	if err != nil {
+		return fmt.Errorf("runner: %w", err)
+	}
+	stop, err := r.queue.CancelNotices(r.cancel)
+	if err != nil {
+		return fmt.Errorf("runner: %w", err)
+	}
+	defer stop()
+	err = r.queue.Work(ctx, r.options.Slots, func(ctx context.Context, d queue.Delivery) queue.Disposition {
+		return r.execute(ctx, dir, d)
+	})
+	if err != nil {
+		return fmt.Errorf("runner: %w", err)
+	}
+	return nil
+}
+
+// cancel passes a notice on to the attempt of the run, if it is here.
+func (r *Runner) cancel(run holdfast.RunID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.active[run]; a != nil {
+		a.cancel()
+	}
+}
+
+// begin makes the attempt of a delivery, unless this runner executes the run
+// already: then the message was delivered again because its extension was late, and
+// the delivery that is worked on answers for it.
+func (r *Runner) begin(dir string, d queue.Delivery) *attempt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.active[d.Message.Run] != nil {
+		return nil
+	}
+	a := newAttempt(r, dir, d)
+	r.active[d.Message.Run] = a
+	return a
+}
+
+func (r *Runner) end(a *attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.active, a.message.Run)
+}
+
+// execute claims a delivery's run and executes it when the server says go.
+func (r *Runner) execute(ctx context.Context, dir string, d queue.Delivery) queue.Disposition {
+	a := r.begin(dir, d)
+	if a == nil {
+		return queue.Leave
+	}
+	defer r.end(a)
+	grant, err := a.claim(ctx)
+	switch {
+	case err != nil:
+		r.options.Log.Warn("cannot claim a run", "run", d.Message.Run, "err", err)
+		return queue.Later
+	case grant.Verdict == queue.GrantDrop, grant.Verdict == queue.GrantStop:
+		return queue.Drop
+	case grant.Verdict != queue.GrantGo:
+		return queue.Later
+	}
+	return a.run(ctx, grant)
+}
