@@ -2,11 +2,12 @@
 // it lives, and gives it back.
 //
 // Reading order: gate.go (the order of the checks), launch.go (a launch from end to
-// end), check_*.go (one check each), terms.go (what an ask is judged against),
-// failopen.go (what happens when the ledger cannot be asked; nowhere else is that
-// decided), claim.go and report.go (the runner's side), external.go (callers that
-// run the work themselves), settle.go (every way a run ends), sweep.go and
-// recover.go (the nets below all of them).
+// end), admission.go (what a passage through the gate takes, and how it goes back),
+// check_*.go (the checks), terms.go (what an ask is judged against), failopen.go
+// (what happens when the ledger cannot be asked; nowhere else is that decided),
+// claim.go and report.go (the runner's side), external.go (callers that run the work
+// themselves), control.go (cancel, resume, release), settle.go (every way a run
+// ends), sweep.go and recover.go (the nets below all of them).
 //
 // Three things are written for a run, in this order: its allocations in the ledger,
 // its document, its message in the queue. A crash between two of them leaves

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/decisions"
 	"github.com/holdfast-io/holdfast/pkg/runs"
 )
 
@@ -12,14 +13,16 @@ type Preview struct {
 	Admitted bool
 	Budget   holdfast.MicroUSD // what the run would be held to; zero when refused
 	Identity holdfast.Identity // nobody when the bot was not resolved
+	Checks   []decisions.Check // that were made, in their order
 	Denial   holdfast.Denial   // what a launch would be refused with
 }
 
 // Explanation is the story of a run or of a decision.
 type Explanation struct {
-	Run      *runs.Run     // nil for a decision that admitted nothing
-	Capacity []SubjectView // the subjects that it holds on, or was refused by, as they are now
-	Summary  []string      // the story in sentences, oldest first
+	Run      *runs.Run           // nil for a decision that admitted nothing
+	Decision *decisions.Decision // nil when it is no longer kept
+	Capacity []SubjectView       // the subjects that it holds on, or was refused by, as they are now
+	Summary  []string            // the story in sentences, oldest first
 	// Change is the smallest change that would have admitted a refused launch; empty
 	// when none is known or nothing was refused.
 	Change string

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,9 +9,12 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/audit"
 	"github.com/holdfast-io/holdfast/pkg/botsource"
 	"github.com/holdfast-io/holdfast/pkg/capacityledger"
 	"github.com/holdfast-io/holdfast/pkg/clock"
+	"github.com/holdfast-io/holdfast/pkg/decisions"
+	"github.com/holdfast-io/holdfast/pkg/platformcfg"
 	"github.com/holdfast-io/holdfast/pkg/queue"
 	"github.com/holdfast-io/holdfast/pkg/runs"
 	"github.com/holdfast-io/holdfast/pkg/teams"
@@ -46,36 +50,51 @@ type Publisher interface {
 
 // Deps are what a [Service] is built from; all of them are required.
 type Deps struct {
-	Ledger *capacityledger.Ledger
-	Runs   *runs.Repository
-	Teams  *teams.Repository
-	Bots   *botsource.Resolver
-	Queue  Publisher
+	Ledger    *capacityledger.Ledger
+	Runs      *runs.Repository
+	Teams     *teams.Repository
+	Bots      *botsource.Resolver
+	Settings  *platformcfg.Settings
+	Decisions *decisions.Recorder
+	Audit     *audit.Log
+	Queue     Publisher
 }
 
 // Options are a service's settings; a zero field has the stated default.
 type Options struct {
-	Clock       clock.Clock   // nil: the machine's
-	Lease       time.Duration // how long a running run's allocations live without a renewal: 120 s
-	Heartbeat   time.Duration // how often an external caller is asked to renew: 20 s
-	LaunchLease time.Duration // how long a launch has until its document exists: 30 s
-	Skew        time.Duration // how far clocks may be apart: 15 s
-	SweepEvery  time.Duration // 15 s
-	Pools       []string      // the runner pools of this build: "default"
-	Lanes       []holdfast.Lane
-	Log         *slog.Logger
-	Events      Events
+	Clock       clock.Clock     // nil: the machine's
+	Lease       time.Duration   // how long a running run's allocations live without a renewal: 120 s
+	Heartbeat   time.Duration   // how often an external caller is asked to renew: 20 s
+	LaunchLease time.Duration   // how long a launch has until its document exists: 30 s
+	Skew        time.Duration   // how far clocks may be apart: 15 s
+	SweepEvery  time.Duration   // 15 s
+	Pools       []string        // the runner pools of this build: "default"
+	Lanes       []holdfast.Lane // the lanes that the runners of this build execute: "command"
+	Rates       RateLimiter     // nil: token buckets in this process
+	// Stopwatch starts to measure and returns what tells how long it has been; nil
+	// measures nothing. It is a monotonic clock, which [clock.Clock] is not.
+	Stopwatch func() func() time.Duration
+	Log       *slog.Logger // nil: nothing is logged
+	Events    Events
+	// Sweep configures the sweep over the ledger; its clock, lease, skew and period are
+	// those above.
+	Sweep capacityledger.SweeperOptions
 }
 
 // Events are told what happened, after it is certain. Nil fields are no-ops; a
 // callee must not block.
 type Events struct {
+	// Decided is told every judgement of a launch or resume, with what it is recorded
+	// as and how long the gate took.
+	Decided func(d decisions.Decision, denial holdfast.Denial, took time.Duration)
 	// RunChanged is told every new state of a run document.
 	RunChanged func(runs.Run)
 	// FailedOpen: a check that could not be made as it should let a launch through.
 	FailedOpen func(check string)
 	// LedgerFallback: an axis was judged on the run documents.
 	LedgerFallback func(holdfast.Axis)
+	// PolicyUnavailable: the policy was served stale, or never read.
+	PolicyUnavailable func(reader string, state platformcfg.State)
 	// UndoFailed: something that was taken could not be given back; its lease will.
 	UndoFailed func(what string, err error)
 	// SettleFailed: a run ended and its allocations could not be closed; a sweep will.
@@ -97,6 +116,10 @@ type Request struct {
 	Pool                    string // empty: the default pool
 	External                bool   // the caller runs the work and reports on it
 	Surface                 string // where it came from: "rest", "exec", …; kept in the decision
+	// Run is the id that the run shall have, made by [runs.Repository.NewID] and never
+	// used before; empty: a new one. A surface that must find the run again when its
+	// own process dies in between names it.
+	Run holdfast.RunID
 }
 
 // Lease tells an external caller how long its run is believed to be alive.
@@ -112,4 +135,59 @@ type Lease struct {
 type Service struct {
 	Deps
 	options Options
+	rates   RateLimiter
+	log     *slog.Logger
+	sweeper *capacityledger.Sweeper
+}
+
+// New is a service over its parts. Its sweep of the ledger is quiet for one lease
+// from now on, unless [Service.Recover] ends that.
+func New(deps Deps, options Options) (*Service, error) {
+	if deps.Ledger == nil || deps.Runs == nil || deps.Teams == nil || deps.Bots == nil || deps.Settings == nil ||
+		deps.Decisions == nil || deps.Audit == nil || deps.Queue == nil {
+		return nil, errors.New("launch: a part is missing")
+	}
+	s := &Service{Deps: deps, options: options.withDefaults()}
+	s.rates, s.log = s.options.Rates, s.options.Log
+	sweep := s.options.Sweep
+	sweep.Clock, sweep.Every, sweep.Lease, sweep.Skew = s.options.Clock, s.options.SweepEvery, s.options.Lease, s.options.Skew
+	var err error
+	s.sweeper, err = capacityledger.NewSweeper(deps.Ledger, s.Liveness, sweep)
+	return s, err
+}
+
+func (o Options) withDefaults() Options {
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Rates == nil {
+		o.Rates = &Buckets{}
+	}
+	if o.Stopwatch == nil {
+		o.Stopwatch = func() func() time.Duration { return func() time.Duration { return 0 } }
+	}
+	if len(o.Pools) == 0 {
+		o.Pools = []string{DefaultPool}
+	}
+	if len(o.Lanes) == 0 {
+		o.Lanes = []holdfast.Lane{holdfast.LaneCommand}
+	}
+	o.Lease = cmp.Or(o.Lease, 120*time.Second)
+	o.Heartbeat = cmp.Or(o.Heartbeat, 20*time.Second)
+	o.LaunchLease = cmp.Or(o.LaunchLease, 30*time.Second)
+	o.Skew = cmp.Or(o.Skew, 15*time.Second)
+	o.SweepEvery = cmp.Or(o.SweepEvery, 15*time.Second)
+	return o
+}
+
+func (s *Service) now() time.Time { return s.options.Clock.Now() }
+
+// changed tells a new state of a run.
+func (s *Service) changed(run runs.Run) {
+	if f := s.options.Events.RunChanged; f != nil {
+		f(run)
+	}
 }

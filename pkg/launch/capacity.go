@@ -1,0 +1,183 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/auth"
+	"github.com/holdfast-io/holdfast/pkg/capacityledger"
+	"github.com/holdfast-io/holdfast/pkg/records"
+	"github.com/holdfast-io/holdfast/pkg/teams"
+)
+
+// Capacity shows the subjects of a team, and those over all teams where they are
+// capped or used. An operator that names no team sees every team's; anybody else
+// sees the own team's only.
+func (s *Service) Capacity(ctx context.Context, who auth.Principal, team string) ([]SubjectView, error) {
+	rules, err := s.readRules(ctx)
+	if err != nil {
+		return nil, err
+	}
+	shown, err := s.teamsShown(ctx, who, team)
+	if err != nil {
+		return nil, err
+	}
+	now := s.now()
+	month := holdfast.MonthPeriod(now)
+	var views []SubjectView
+	for _, team := range shown {
+		for _, subject := range []holdfast.Subject{
+			holdfast.TeamSubject(team.ID, holdfast.AxisSlots, ""),
+			holdfast.TeamSubject(team.ID, holdfast.AxisUSD, month),
+			holdfast.TeamSubject(team.ID, holdfast.AxisRuns, month),
+		} {
+			view, err := s.view(ctx, who, rules, team, subject, now, false)
+			if err != nil {
+				return nil, err
+			}
+			views = append(views, view)
+		}
+	}
+	for _, subject := range []holdfast.Subject{holdfast.PlatformSubject(holdfast.AxisSlots, ""), holdfast.PlatformSubject(holdfast.AxisUSD, month)} {
+		view, err := s.view(ctx, who, rules, teams.Team{}, subject, now, false)
+		if err != nil {
+			return nil, err
+		}
+		if !view.Cap.None() || len(view.Holders) > 0 {
+			views = append(views, view)
+		}
+	}
+	return views, nil
+}
+
+// teamsShown are the teams whose subjects a caller sees.
+func (s *Service) teamsShown(ctx context.Context, who auth.Principal, name string) ([]teams.Team, error) {
+	if name == "" && who.Operator {
+		all, err := s.Teams.All(ctx)
+		return all, unavailable(err)
+	}
+	if name == "" {
+		name = string(who.Team)
+	}
+	id, err := holdfast.FoldName(name)
+	if err != nil {
+		return nil, holdfast.InField("team", err)
+	}
+	team, err := s.teamOf(ctx, who, holdfast.TeamID(id))
+	if err != nil {
+		return nil, err
+	}
+	return []teams.Team{team}, nil
+}
+
+// teamOf reads a team that the caller may look at.
+func (s *Service) teamOf(ctx context.Context, who auth.Principal, id holdfast.TeamID) (teams.Team, error) {
+	if !who.May(id, auth.Viewer) {
+		return teams.Team{}, fmt.Errorf("team %s: %w", id, ErrNotFound)
+	}
+	team, err := s.Teams.Get(ctx, id)
+	if errors.Is(err, records.ErrNotFound) {
+		return teams.Team{}, fmt.Errorf("team %s: %w", id, ErrNotFound)
+	}
+	return team, unavailable(err)
+}
+
+// CapacitySubject shows one subject with its open entries, oldest first. A team's
+// subject is shown to that team; what spans teams to everybody, with the entries and
+// the others' own bots to an operator only.
+func (s *Service) CapacitySubject(ctx context.Context, who auth.Principal, subject holdfast.Subject) (SubjectView, error) {
+	rules, err := s.readRules(ctx)
+	if err != nil {
+		return SubjectView{}, err
+	}
+	var team teams.Team
+	switch {
+	case subject.Axis.Unit() == holdfast.UnitNone:
+		return SubjectView{}, invalid("subject", fmt.Sprintf("this build does not know the axis %q", holdfast.Clip(string(subject.Axis), 40)), "slots, usd, runs, five_hour, week, in_flight")
+	case subject.Kind == holdfast.KindTeam:
+		if team, err = s.teamOf(ctx, who, holdfast.TeamID(subject.ID)); err != nil {
+			return SubjectView{}, err
+		}
+	case subject.Kind != holdfast.KindPlatform && !who.Operator:
+		return SubjectView{}, fmt.Errorf("subject %s: %w", subject, ErrNotFound)
+	}
+	return s.view(ctx, who, rules, team, subject, s.now(), true)
+}
+
+// view is a subject's balance with what it means under the rules in force.
+func (s *Service) view(ctx context.Context, who auth.Principal, rules rules, team teams.Team, subject holdfast.Subject, now time.Time, entries bool) (SubjectView, error) {
+	balance, err := s.Ledger.Outstanding(ctx, subject)
+	if err != nil {
+		return SubjectView{}, unavailable(err)
+	}
+	balance.Subject = subject
+	unit := subject.Axis.Unit()
+	terms := rules.terms(subject, team, now)
+	nobody := capacityledger.Room(balance, terms, holdfast.Identity{})
+	v := SubjectView{
+		Subject: subject, Cap: terms.Cap, Free: holdfast.NoLimit, NextExpiry: balance.NextExpiry,
+		Settled: holdfast.AmountOf(unit, balance.Settled), Outstanding: holdfast.AmountOf(unit, balance.Outstanding),
+		Withheld: holdfast.AmountOf(unit, nobody.Withheld), Over: holdfast.AmountOf(unit, 0),
+	}
+	if !terms.Cap.None() {
+		v.Free = holdfast.AtMost(holdfast.AmountOf(unit, max(0, nobody.Remaining)))
+		v.Over = holdfast.AmountOf(unit, max(0, balance.Total()-terms.Cap.Max().Int()))
+	}
+	for _, holding := range visibleHoldings(who, subject, capacityledger.Holdings(terms, balance)) {
+		free := holdfast.NoLimit
+		if !terms.Cap.None() {
+			free = holdfast.AtMost(holdfast.AmountOf(unit, max(0, capacityledger.Room(balance, terms, holding.Holder).Remaining)))
+		}
+		v.Holders = append(v.Holders, HolderView{Holding: holding, FreeFor: free})
+	}
+	if entries && (who.Operator || subject.Kind == holdfast.KindTeam) {
+		v.Entries = s.entries(ctx, balance, team)
+	}
+	return v, nil
+}
+
+func (s *Service) entries(ctx context.Context, balance capacityledger.Balance, team teams.Team) []EntryView {
+	views := make([]EntryView, 0, len(balance.Open))
+	for _, a := range balance.Open {
+		owner := team.ID
+		if owner == "" {
+			if run, err := s.Runs.Get(ctx, a.Run); err == nil { // else it is shown without
+				owner = run.Team
+			}
+		}
+		views = append(views, EntryView{
+			Allocation: a.ID, Holder: a.Holder, Run: a.Run, Team: owner, Amount: a.Amount, Spent: a.Spent,
+			AcquiredAt: a.AcquiredAt, ExpiresAt: a.ExpiresAt, Confirmed: a.Confirmed,
+		})
+	}
+	return views
+}
+
+// visibleHoldings is who holds what on a subject, as a caller may see it: on what
+// spans teams, the own bots of other teams are one holder without a name.
+func visibleHoldings(who auth.Principal, subject holdfast.Subject, holdings []holdfast.Holding) []holdfast.Holding {
+	if who.Operator || subject.Kind == holdfast.KindTeam {
+		return holdings
+	}
+	var visible []holdfast.Holding
+	var others *holdfast.Holding
+	for _, h := range holdings {
+		if h.Holder.Tier() != holdfast.TierTeam || h.Holder.Team() == who.Team {
+			visible = append(visible, h)
+			continue
+		}
+		if others == nil {
+			others = &holdfast.Holding{}
+		}
+		others.Reserved = others.Reserved.Plus(h.Reserved)
+		others.Settled = others.Settled.Plus(h.Settled)
+		others.Outstanding = others.Outstanding.Plus(h.Outstanding)
+	}
+	if others != nil {
+		visible = append(visible, *others)
+	}
+	return visible
+}

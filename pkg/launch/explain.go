@@ -1,0 +1,212 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/auth"
+	"github.com/holdfast-io/holdfast/pkg/decisions"
+	"github.com/holdfast-io/holdfast/pkg/records"
+	"github.com/holdfast-io/holdfast/pkg/runs"
+)
+
+// Explain tells the story of a run or of a decision, by its id: how the gate judged
+// it, check for check, who holds what now on the subjects that matter, and for a
+// refusal the smallest change that would have admitted it and when it can fit.
+func (s *Service) Explain(ctx context.Context, who auth.Principal, id string) (Explanation, error) {
+	run, err := s.owned(ctx, who, holdfast.RunID(id), auth.Viewer)
+	switch {
+	case err == nil:
+		return s.explainRun(ctx, who, run)
+	case !errors.Is(err, ErrNotFound):
+		return Explanation{}, err
+	}
+	decision, err := s.Decisions.Get(ctx, id)
+	switch {
+	case errors.Is(err, records.ErrNotFound), err == nil && !who.May(decision.Team, auth.Viewer):
+		return Explanation{}, fmt.Errorf("%s is no run and no decision: %w", holdfast.Clip(id, 64), ErrNotFound)
+	case err != nil:
+		return Explanation{}, unavailable(err)
+	}
+	e := Explanation{Decision: &decision, Summary: judgement(decision)}
+	if decision.Run != "" {
+		if run, err := s.Runs.Get(ctx, decision.Run); err == nil {
+			e.Run = &run
+			e.Summary = append(e.Summary, life(run)...)
+		}
+	}
+	if !decision.Admitted {
+		e.Change = change(decision)
+		e.Earliest, e.Until = earliest(decision)
+	}
+	if !decision.Subject.IsZero() {
+		if view, err := s.CapacitySubject(ctx, who, decision.Subject); err == nil { // else it is told without
+			e.Capacity = append(e.Capacity, view)
+		}
+	}
+	return e, nil
+}
+
+func (s *Service) explainRun(ctx context.Context, who auth.Principal, run runs.Run) (Explanation, error) {
+	e := Explanation{Run: &run}
+	decision, err := s.Decisions.Get(ctx, run.DecisionID)
+	switch {
+	case err == nil:
+		e.Decision = &decision
+		e.Summary = judgement(decision)
+	case !errors.Is(err, records.ErrNotFound):
+		return Explanation{}, unavailable(err)
+	}
+	e.Summary = append(e.Summary, life(run)...)
+	rules, err := s.readRules(ctx)
+	if err != nil {
+		return Explanation{}, err
+	}
+	team, err := s.Teams.Get(ctx, run.Team)
+	if err != nil && !errors.Is(err, records.ErrNotFound) {
+		return Explanation{}, unavailable(err)
+	}
+	for _, hold := range run.Holds {
+		view, err := s.view(ctx, who, rules, team, hold.Subject, s.now(), false)
+		if err != nil {
+			return Explanation{}, err
+		}
+		e.Capacity = append(e.Capacity, view)
+	}
+	return e, nil
+}
+
+// judgement says in sentences what each check found.
+func judgement(d decisions.Decision) []string {
+	who := d.Bot
+	if !d.Identity.IsZero() {
+		who = d.Identity.String()
+	}
+	lines := []string{fmt.Sprintf("%s: %s asked to launch %s in team %s.", stamp(d.At), d.Caller, who, d.Team)}
+	if d.Count > 1 {
+		lines = append(lines, fmt.Sprintf("The same refusal came %d times until %s.", d.Count, stamp(d.LastAt)))
+	}
+	for _, c := range d.Checks {
+		lines = append(lines, sentence(c))
+	}
+	if d.Admitted {
+		return append(lines, fmt.Sprintf("It was admitted as run %s with a budget of %s.", d.Run, d.Budget.Dollars()))
+	}
+	return append(lines, fmt.Sprintf("It was refused: %s.", d.Detail))
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// sentence says what one check found, with its arithmetic.
+func sentence(c decisions.Check) string {
+	text := fmt.Sprintf("%s: %s", c.Name, c.Verdict)
+	if f := c.Figures; f != nil {
+		text += fmt.Sprintf(" on %s: cap %s, %s used, %s promised", c.Subject, c.Limit(), c.Amount(f.Settled), c.Amount(f.Outstanding))
+		if f.Withheld != 0 {
+			text += fmt.Sprintf(", %s reserved for others", c.Amount(f.Withheld))
+		}
+		text += fmt.Sprintf(", %s asked", c.Amount(f.Requested))
+		if c.Verdict == decisions.Pass {
+			text += fmt.Sprintf(", %s granted", c.Amount(f.Allowance))
+		}
+	} else if c.Detail != "" {
+		text += ": " + c.Detail
+	}
+	return text + "."
+}
+
+// life says in sentences what became of a run.
+func life(run runs.Run) []string {
+	var lines []string
+	tell := func(at time.Time, format string, args ...any) {
+		if !at.IsZero() {
+			lines = append(lines, stamp(at)+": "+fmt.Sprintf(format, args...)+".")
+		}
+	}
+	if run.Unheld != "" {
+		tell(run.CreatedAt, "it was admitted without an allocation (%s); a sweep records what it uses", run.Unheld)
+	}
+	if run.Published > 0 {
+		tell(run.QueuedAt, "it was queued (message %d)", run.Published)
+	}
+	tell(run.StartedAt, "attempt %d began", run.Attempt)
+	if run.Status == runs.Running {
+		tell(run.ReportedAt, "it was last heard of, having spent %s of %s", run.Spent.Dollars(), run.Budget.Dollars())
+	}
+	reason := ""
+	if run.StatusReason != runs.ReasonNone {
+		reason = " (" + string(run.StatusReason) + ")"
+	}
+	tell(run.EndedAt, "it is %s%s, having spent %s of %s", run.Status, reason, run.Spent.Dollars(), run.Budget.Dollars())
+	switch {
+	case run.Unsettled():
+		lines = append(lines, "What it held is not closed yet; a sweep will.")
+	case run.Settled:
+		lines = append(lines, "What it did not use was given back.")
+	}
+	return lines
+}
+
+// change is the smallest change that would have admitted a refused launch.
+func change(d decisions.Decision) string {
+	denial := d.Denial()
+	switch d.Reason {
+	case holdfast.DenyMaintenance:
+		return "lift the maintenance fence"
+	case holdfast.DenyNoTeam, holdfast.DenyRole:
+		return fmt.Sprintf("use a token of team %s with the role member", d.Team)
+	case holdfast.DenyUnknownTeam:
+		return fmt.Sprintf("create the team %s", d.Team)
+	case holdfast.DenyTeamSuspended:
+		return fmt.Sprintf("lift the suspension of team %s", d.Team)
+	case holdfast.DenyRepoQuota:
+		return fmt.Sprintf("raise the quota of %s", d.Repo)
+	case holdfast.DenyLaunchRate:
+		return fmt.Sprintf("raise launches_per_minute of team %s", d.Team)
+	case holdfast.DenyUnknownBot:
+		return fmt.Sprintf("create the bot %s for team %s or for the platform", d.Bot, d.Team)
+	case holdfast.DenyLane:
+		return "use a bot of a lane that this build runs"
+	case holdfast.DenyConcurrency, holdfast.DenyMonthlyRuns, holdfast.DenyMonthlyUSD:
+	case holdfast.DenyWindowExhausted, holdfast.DenyNoCredential, holdfast.DenyDonorLimit, holdfast.DenyRunnerPoolInUse, holdfast.DenyUnknownCapacity:
+		return ""
+	}
+	if denial.Cap.None() || denial.Subject.IsZero() {
+		return ""
+	}
+	least := denial.Requested
+	if denial.Subject.Axis == holdfast.AxisUSD {
+		least = denial.Minimum
+		if least.IsZero() {
+			least = holdfast.USDAmount(1)
+		}
+	}
+	short := least.Minus(denial.Remaining)
+	text := fmt.Sprintf("raise the cap of %s from %s to %s", denial.Subject, denial.Cap, denial.Cap.Max().Plus(short))
+	if denial.Cause == holdfast.CauseReserved {
+		text += fmt.Sprintf(", or reserve %s less for others", short)
+	}
+	if denial.Subject.Axis == holdfast.AxisUSD && denial.Remaining.Int() > 0 {
+		text += fmt.Sprintf(", or accept %s (min_budget_usd)", denial.Remaining)
+	}
+	return text
+}
+
+// earliest says when a refused launch can fit at the earliest, and what must happen.
+// Zero is that nobody can say.
+func earliest(d decisions.Decision) (time.Time, string) {
+	switch {
+	case !d.Retryable:
+		return time.Time{}, "waiting does not help"
+	case d.Reason == holdfast.DenyConcurrency:
+		return time.Time{}, "when a run that holds a slot ends"
+	case !d.ResetAt.IsZero():
+		return d.ResetAt, "at the reset, or before when runs settle below their budget"
+	case d.RetryAfter > 0:
+		return d.LastAt.Add(d.RetryAfter), "when asked again then"
+	}
+	return time.Time{}, ""
+}
