@@ -209,6 +209,11 @@ func (r *Repository) Active(ctx context.Context, team holdfast.TeamID) (int64, e
 	return queued + running, err
 }
 
+// Count counts the runs of a status, of all teams.
+func (r *Repository) Count(ctx context.Context, status Status) (int64, error) {
+	return r.table.Count(ctx, indexStatus, string(status))
+}
+
 // Walk visits every run of a status, the oldest first. A visit may update the run,
 // also to another status; its error ends the walk and is returned as it is.
 func (r *Repository) Walk(ctx context.Context, status Status, visit func(Run) error) error {
