@@ -1,0 +1,124 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/api"
+)
+
+func (s *Server) eventRoutes() {
+	registerRaw(s, route{
+		method: http.MethodGet, path: "/api/events", id: "events", group: "events", who: viewers,
+		summary: "Follow what happens, as server-sent events", stream: true, text: "text/event-stream",
+		problems: []int{http.StatusTooManyRequests},
+	}, s.events)
+}
+
+type eventsInput struct {
+	Team  string `query:"team" doc:"only this team's events"`
+	After string `query:"after" doc:"the id of the last event that was seen; the header Last-Event-ID does the same"`
+}
+
+// events streams until the caller goes away or the server ends.
+func (s *Server) events(w http.ResponseWriter, r *http.Request, c call, in eventsInput) error {
+	team, err := s.scope(c, in.Team)
+	if err != nil {
+		return err
+	}
+	after := in.After
+	if id := r.Header.Get("Last-Event-ID"); id != "" && len(id) <= maxKey {
+		after = id
+	}
+	subscription, ok := s.deps.Broker.subscribe(c.TokenID, team, after)
+	if !ok {
+		f := fail(http.StatusTooManyRequests, "too_many_streams", "there are too many event streams, or the server is ending")
+		f.problem.RetryAfterS = 5
+		f.header = http.Header{"Retry-After": {"5"}}
+		return f
+	}
+	defer s.deps.Broker.leave(subscription)
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Time{})
+	_ = control.SetWriteDeadline(time.Time{})
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	if _, err := io.WriteString(w, "retry: 2000\n: holdfast\n\n"); err != nil {
+		return nil
+	}
+	s.pump(w, r, control, subscription)
+	return nil
+}
+
+func (s *Server) pump(w io.Writer, r *http.Request, control *http.ResponseController, subscription *subscriber) {
+	idle := time.NewTicker(s.options.KeepAlive)
+	defer idle.Stop()
+	for {
+		if err := control.Flush(); err != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-idle.C:
+			if _, err := io.WriteString(w, ": still here\n\n"); err != nil {
+				return
+			}
+		case e, open := <-subscription.events:
+			if !open {
+				if subscription.last != "" {
+					_ = writeEvent(w, api.Event{Type: subscription.last, At: s.clock.Now(), Detail: endings[subscription.last]})
+					_ = control.Flush()
+				}
+				return
+			}
+			if err := writeEvent(w, e); err != nil {
+				return
+			}
+		}
+	}
+}
+
+var endings = map[string]string{
+	eventDropped: "this stream was too slow and is ended; begin again and read the lists",
+	eventClosing: "the server is ending; begin again with the last id",
+}
+
+func writeEvent(w io.Writer, e api.Event) error {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encode an event: %w", err)
+	}
+	id := ""
+	if e.ID != "" {
+		id = "id: " + e.ID + "\n"
+	}
+	_, err = fmt.Fprintf(w, "%sevent: %s\ndata: %s\n\n", id, e.Type, text)
+	return err
+}
+
+// scope is the team that a list or a stream is limited to: the one that is asked
+// for, or the caller's own. It is empty, which is all teams, for operators only;
+// another team does not exist.
+func (s *Server) scope(c call, name string) (holdfast.TeamID, error) {
+	if name == "" {
+		if c.Operator {
+			return "", nil
+		}
+		return c.Team, nil
+	}
+	team, err := teamID(name)
+	if err != nil {
+		return "", err
+	}
+	if !c.Operator && team != c.Team {
+		return "", notFound("team")
+	}
+	return team, nil
+}

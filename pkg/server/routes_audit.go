@@ -1,0 +1,58 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/api"
+	"github.com/holdfast-io/holdfast/pkg/audit"
+)
+
+func (s *Server) auditRoutes() {
+	register(s, route{method: "GET", path: "/api/audit", id: "list-audit", group: "audit", who: admins, summary: "List administrative acts, the newest first; a team's admin sees the team's"}, s.listAudit)
+}
+
+type auditInput struct {
+	Team   string    `query:"team"`
+	Actor  string    `query:"actor" maxLength:"300"`
+	Action string    `query:"action" maxLength:"300"`
+	Target string    `query:"target" maxLength:"300"`
+	Since  time.Time `query:"since"`
+	pageInput
+}
+
+func (s *Server) listAudit(ctx context.Context, c call, in auditInput) (answer[api.Page[api.AuditEntry]], error) {
+	var out answer[api.Page[api.AuditEntry]]
+	team, err := s.scope(c, in.Team)
+	if err != nil {
+		return out, err
+	}
+	list, next, err := s.deps.Audit.List(ctx, audit.Filter{Team: team, Actor: in.Actor, Action: in.Action, Target: in.Target, Since: in.Since, Limit: in.Limit, Cursor: in.Cursor})
+	if err != nil {
+		return out, err
+	}
+	out.Body = page(list, next, auditOnWire)
+	return out, nil
+}
+
+func auditOnWire(e audit.Entry) api.AuditEntry {
+	var detail []string
+	for _, key := range slices.Sorted(maps.Keys(e.Detail)) {
+		detail = append(detail, key+"="+e.Detail[key])
+	}
+	return api.AuditEntry{ID: e.ID, At: utc(e.At), Actor: e.Actor, Action: e.Action, Target: e.Target, Team: string(e.Team), Detail: strings.Join(detail, ", ")}
+}
+
+// noteAudit records an act that has happened. A trail that cannot be written is
+// said in the log and undoes nothing.
+func (s *Server) noteAudit(ctx context.Context, c call, team holdfast.TeamID, action, target string, detail map[string]string) {
+	saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if _, err := s.deps.Audit.Record(saving, audit.Entry{Actor: c.Name, Action: action, Target: target, Team: team, Detail: detail}); err != nil {
+		s.log.Error("an act could not be recorded in the audit trail", "actor", c.Name, "action", action, "target", target, "error", err)
+	}
+}

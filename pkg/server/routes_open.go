@@ -1,0 +1,59 @@
+package server
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+
+	"github.com/holdfast-io/holdfast/pkg/api"
+)
+
+// openRoutes are those that need no token. They are no part of the OpenAPI document.
+func (s *Server) openRoutes() {
+	s.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_ = writeJSON(w, http.StatusOK, api.Health{Status: "ok"})
+	})
+	s.mux.HandleFunc("GET /readyz", s.ready)
+	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(s.openapi)
+	})
+	s.mux.HandleFunc("GET /docs", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		_, _ = w.Write(s.docs)
+	})
+	if s.options.Metrics != nil {
+		s.mux.HandleFunc("GET /metrics", s.metrics)
+	}
+}
+
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	var missing map[string]string
+	if s.options.Ready != nil {
+		missing = s.options.Ready(r.Context())
+	}
+	if len(missing) == 0 {
+		_ = writeJSON(w, http.StatusOK, api.Health{Status: "ok"})
+		return
+	}
+	_ = writeJSON(w, http.StatusServiceUnavailable, api.Health{Status: "not_ready", Checks: missing})
+}
+
+// metrics is open to this machine, and to others with the metrics token.
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
+	if !onLoopback(r) && !s.holdsMetricsToken(r) {
+		writeProblem(w, unauthenticated())
+		return
+	}
+	s.options.Metrics.ServeHTTP(w, r)
+}
+
+func (s *Server) holdsMetricsToken(r *http.Request) bool {
+	bearer, ok := bearerOf(r)
+	if !ok || s.options.MetricsToken == "" {
+		return false
+	}
+	given, want := sha256.Sum256([]byte(bearer)), sha256.Sum256([]byte(s.options.MetricsToken))
+	return subtle.ConstantTimeCompare(given[:], want[:]) == 1
+}
