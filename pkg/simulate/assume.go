@@ -13,7 +13,7 @@ import (
 // facts count what was missing while a trace was completed.
 type facts struct {
 	tenantless, relative, spread, guessedDuration, costless, pricedRows int
-	foldedRuns, foldedRows, botless, assigned, retold, asked            int
+	foldedRuns, foldedRows, botless, assigned, retold, resolved, asked  int
 }
 
 // assumptions are the sentences that say how the trace was read, in a fixed order.
@@ -47,6 +47,7 @@ func (c *collector) assumptions(f *facts, t Trace) []string {
 	say(f.botless > 0, "no bot: %d rows are the bot %q of their team (--map bot=COLUMN or --assign tenant=T,bot=B say otherwise)", f.botless, DefaultBot)
 	say(f.assigned > 0, "%d rows got their bot by --assign", f.assigned)
 	say(f.retold > 0, "%d rows named a bot of another team and are that bot of their own team", f.retold)
+	say(f.resolved > 0, "%d rows of a platform's bot are the bot of that name of their own team, which comes first", f.resolved)
 	say(f.asked == 0, "no ask: a run asks for what it then costs")
 	say(f.asked > 0 && f.asked < len(t.Rows), "%d rows without an ask ask for what they then cost", len(t.Rows)-f.asked)
 	return out

@@ -34,7 +34,7 @@ func Columns() []Column {
 		{"cache_write_5m", []string{"cache_write_tokens", "cache_creation_input_tokens", "claude_cache_creation_input_tokens"}, "the part of the input that was written to a five-minute cache"},
 		{"cache_write_1h", nil, "the part of the input that was written to a one-hour cache"},
 		{"output_tokens", []string{"generated_tokens", "completion_tokens", "response_tokens", "tokens_received", "output_length", "mean_output_tokens"}, "the output"},
-		{"cost_usd", []string{"cost", "cost_usd_est", "costUSD", "spend_usd", "instance_cost"}, "what it cost, in dollars"},
+		{"cost_usd", []string{"cost", "cost_usd_est", "spend_usd", "instance_cost"}, "what it cost, in dollars"},
 		{"ask_usd", []string{"budget_usd", "max_budget_usd"}, "what it asks for, in dollars"},
 	}
 }

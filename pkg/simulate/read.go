@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -97,7 +99,11 @@ func (c *collector) csv(name string, in io.Reader, comma rune) error {
 // fields are, so nothing of it is used.
 func broken(name string, err error) error {
 	if parse, ok := err.(*csv.ParseError); ok { //nolint:errorlint // as encoding/csv returns it
-		return &holdfast.InvalidError{Field: fmt.Sprintf("%s column %d", where(name, parse.Line), parse.Column), Problem: "broken CSV: " + parse.Err.Error(), Allowed: `a field with quotes inside is quoted, and its quotes are doubled`}
+		place := fmt.Sprintf("%s column %d", where(name, parse.Line), parse.Column)
+		if parse.StartLine != parse.Line {
+			place = where(name, parse.StartLine) // the row whose quotes run on
+		}
+		return &holdfast.InvalidError{Field: place, Problem: "broken CSV: " + parse.Err.Error(), Allowed: `a field with quotes inside is quoted, and its quotes are doubled`}
 	}
 	if errors.Is(err, io.EOF) {
 		return &holdfast.InvalidError{Field: name, Problem: "the file has no header", Allowed: formats}
@@ -132,7 +138,8 @@ func (c *collector) header(name string, header []string) ([columnCount]place, er
 			}
 		}
 	}
-	for ours, theirs := range c.options.Map {
+	for _, ours := range slices.Sorted(maps.Keys(c.options.Map)) {
+		theirs := c.options.Map[ours]
 		if _, ok := byName[plain(theirs)]; !ok {
 			return at, &holdfast.InvalidError{Field: name, Problem: fmt.Sprintf("it has no column %q to take as %s", holdfast.Clip(theirs, 60), ours), Allowed: clipNames(header)}
 		}
@@ -217,7 +224,11 @@ func (c *collector) jsonl(name string, in *bufio.Reader) error {
 		object := map[string]any{}
 		decoder := json.NewDecoder(bytes.NewReader(line))
 		decoder.UseNumber()
-		if err := decoder.Decode(&object); err != nil {
+		err := decoder.Decode(&object)
+		if err == nil && decoder.More() {
+			err = errors.New("there is more behind the object")
+		}
+		if err != nil {
 			if torn {
 				c.skip(where(name, number), "the last line is torn")
 				return nil
