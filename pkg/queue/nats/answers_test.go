@@ -236,3 +236,24 @@ func TestAServerThatEndsAnswersTheClaimsThatItBegan(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAFailedReportKeepsItsPlaceBeforeTheNextOfItsRun(t *testing.T) {
+	bus := start(t, nats.Options{LaterDelay: 5 * time.Millisecond, LaterMost: 5 * time.Millisecond})
+	tell(t, bus, report("R1", 1), report("R1", 2), report("R1", 3))
+	applied := make(chan int64, 3)
+	first := true
+	background(t, func(ctx context.Context) error {
+		return bus.Reports(ctx, func(_ context.Context, r queue.Report) error {
+			if first {
+				first = false
+				return errors.New("the store is unreachable")
+			}
+			applied <- r.Sequence
+			return nil
+		})
+	})
+	got := []int64{next(t, applied), next(t, applied), next(t, applied)}
+	if diff := cmp.Diff([]int64{1, 2, 3}, got); diff != "" {
+		t.Error(diff)
+	}
+}

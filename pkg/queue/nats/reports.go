@@ -18,16 +18,18 @@ import (
 const (
 	reportAckWait = 30 * time.Second
 	reportSlots   = 64
+	reportTries   = 4
 	// applyWithin bounds one call of the handler, well inside the ack wait.
 	applyWithin = 10 * time.Second
 )
 
 // Reports hands every report to apply until ctx ends, and returns nil when the last
-// call has returned. A report is removed only after apply returned nil, and comes
-// again otherwise, after a growing delay, so apply must tolerate repetition. The
-// reports of one run come one at a time and in order, as long as apply succeeds;
-// those of different runs at the same time. What can never be read is removed and
-// counted.
+// call has returned. A report is removed only after apply returned nil. After an
+// error it is tried again, with growing delays, and what the same run reported later
+// waits behind it; after the fourth error it is handed back and its run's later
+// reports may come first. So apply must tolerate repetition and, after errors,
+// another order. Those of different runs come at the same time. What can never be
+// read is removed and counted.
 func (b *Bus) Reports(ctx context.Context, apply func(context.Context, queue.Report) error) error {
 	free := make(chan struct{}, reportSlots)
 	for range reportSlots {
@@ -35,14 +37,9 @@ func (b *Bus) Reports(ctx context.Context, apply func(context.Context, queue.Rep
 	}
 	l := &lanes{waiting: map[string][]jetstream.Msg{}}
 	defer l.running.Wait()
-	finish := context.WithoutCancel(ctx) // a report that was begun is applied and acknowledged
-	one := func(m jetstream.Msg, behindFailed bool) bool {
+	one := func(m jetstream.Msg) {
 		defer func() { free <- struct{}{} }()
-		if behindFailed {
-			_ = m.NakWithDelay(b.delay(m)) // a lost nak is delivered again after the ack wait
-			return false
-		}
-		return b.applyOne(finish, m, apply) == nil
+		b.applyAndRetry(ctx, m, apply)
 	}
 	p := b.puller(reportStream, serverGroup)
 	for {
@@ -60,6 +57,21 @@ func (b *Bus) Reports(ctx context.Context, apply func(context.Context, queue.Rep
 	}
 }
 
+// applyAndRetry applies one report or hands it back.
+func (b *Bus) applyAndRetry(ctx context.Context, m jetstream.Msg, apply func(context.Context, queue.Report) error) {
+	finish := context.WithoutCancel(ctx) // a report that was begun is applied and acknowledged
+	for try := range uint64(reportTries) {
+		if b.applyOne(finish, m, apply) == nil {
+			return
+		}
+		if try+1 == reportTries || !pause(ctx, grow(b.options.LaterDelay, b.options.LaterMost, try)) {
+			break
+		}
+		_ = m.InProgress() // when it is lost, the report may come a second time
+	}
+	_ = m.NakWithDelay(b.delay(m)) // a lost nak is delivered again after the ack wait
+}
+
 // lanes keep the messages of one subject in order and let those of different
 // subjects run side by side.
 type lanes struct {
@@ -69,9 +81,8 @@ type lanes struct {
 	waiting map[string][]jetstream.Msg // by subject; a lane without a goroutine is absent
 }
 
-// add puts m behind the messages of its subject. After a failure the rest of what
-// waits in the lane is told so and handed back, to stay behind the failed one.
-func (l *lanes) add(m jetstream.Msg, one func(m jetstream.Msg, behindFailed bool) bool) {
+// add puts m behind the messages of its subject.
+func (l *lanes) add(m jetstream.Msg, one func(jetstream.Msg)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	waiting, open := l.waiting[m.Subject()]
@@ -81,9 +92,8 @@ func (l *lanes) add(m jetstream.Msg, one func(m jetstream.Msg, behindFailed bool
 	}
 	l.waiting[m.Subject()] = nil
 	l.running.Go(func() {
-		failed := false
 		for next, more := m, true; more; next, more = l.next(m.Subject()) {
-			failed = !one(next, failed) || failed
+			one(next)
 		}
 	})
 }
@@ -133,7 +143,8 @@ func (b *Bus) DrainReports(ctx context.Context, apply func(context.Context, queu
 	}
 }
 
-// applyOne applies one report and ends its message; the error is of apply.
+// applyOne applies one report and removes it when that succeeded; the error is of
+// apply.
 func (b *Bus) applyOne(ctx context.Context, m jetstream.Msg, apply func(context.Context, queue.Report) error) error {
 	var report queue.Report
 	if json.Unmarshal(m.Data(), &report) != nil || report.Version != queue.MessageVersion ||
@@ -148,11 +159,10 @@ func (b *Bus) applyOne(ctx context.Context, m jetstream.Msg, apply func(context.
 	ctx, cancel := context.WithTimeout(ctx, applyWithin)
 	defer cancel()
 	if err := guarded(func() error { return apply(ctx, report) }); err != nil {
-		b.options.Log.Error("a report could not be applied and comes again", "run", report.Run, "kind", report.Kind, "err", err)
+		b.options.Log.Error("a report could not be applied and is tried again", "run", report.Run, "kind", report.Kind, "err", err)
 		if b.options.Events.ReportFailed != nil {
 			b.options.Events.ReportFailed()
 		}
-		_ = m.NakWithDelay(b.delay(m)) // a lost nak is delivered again after the ack wait
 		return err
 	}
 	if err := m.Ack(); err != nil && !errors.Is(err, natsgo.ErrConnectionClosed) {

@@ -145,14 +145,19 @@ func (p *puller) goOn(ctx context.Context, err error) (bool, error) {
 		return false, fmt.Errorf("pull from %s: %w", p.stream, err)
 	}
 	p.bus.options.Log.Warn("cannot pull from the queue", "stream", p.stream, "err", err)
-	timer := time.NewTimer(grow(pullRetry, pullRetryMost, p.failures))
-	defer timer.Stop()
 	p.failures++
+	return pause(ctx, grow(pullRetry, pullRetryMost, p.failures-1)), nil
+}
+
+// pause waits; false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return false, nil
+		return false
 	case <-timer.C:
-		return true, nil
+		return true
 	}
 }
 
