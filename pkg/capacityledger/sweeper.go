@@ -257,9 +257,9 @@ func (s *Sweeper) extend(ctx context.Context, now time.Time, alive []Moving, res
 	if err != nil {
 		return s.ledger.failed("sweep", err)
 	}
-	for _, m := range moved {
-		if m.Err != nil || m.Allocation.Outcome != Open {
-			continue
+	for i, m := range moved {
+		if m.Err != nil || m.Allocation.Outcome != Open || !m.Allocation.ExpiresAt.Equal(alive[i].Expires) {
+			continue // closed in between, or its holder has renewed it by now
 		}
 		result.Extended++
 		if s.options.Events.Extended != nil {
