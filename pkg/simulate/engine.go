@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/budgetfloor"
+	"github.com/holdfast-io/holdfast/pkg/capacityledger"
 )
 
 // Input is what a replay is made of.
@@ -173,7 +174,7 @@ func replay(ctx context.Context, in Input, caps Caps, p plan) (Scenario, error) 
 	return e.scenario(ctx, p)
 }
 
-func newWindows(caps Caps, policy budgetfloor.Policy, l ledger) []*window {
+func newWindows(caps Caps, policy budgetfloor.Policy, l *capacityledger.Ledger) []*window {
 	var windows []*window
 	if caps.Windows.FiveHour != nil {
 		windows = append(windows, &window{axis: holdfast.AxisFiveHour, length: fiveHours, cap: *caps.Windows.FiveHour, policy: policy, ledger: l})

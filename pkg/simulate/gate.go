@@ -2,117 +2,164 @@ package simulate
 
 import (
 	"context"
-	"strconv"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/audit"
+	"github.com/holdfast-io/holdfast/pkg/auth"
+	"github.com/holdfast-io/holdfast/pkg/botsource"
 	"github.com/holdfast-io/holdfast/pkg/budgetfloor"
 	"github.com/holdfast-io/holdfast/pkg/capacityledger"
+	"github.com/holdfast-io/holdfast/pkg/decisions"
+	"github.com/holdfast-io/holdfast/pkg/launch"
+	"github.com/holdfast-io/holdfast/pkg/platformcfg"
+	"github.com/holdfast-io/holdfast/pkg/queue"
+	"github.com/holdfast-io/holdfast/pkg/runs"
 	"github.com/holdfast-io/holdfast/pkg/store/memory"
+	"github.com/holdfast-io/holdfast/pkg/teams"
 )
 
-type ledger = *capacityledger.Ledger
+// replayer is who asks in a replay; like a server's operator it may launch for every
+// team and is judged like everybody else.
+var replayer = auth.Principal{Name: "simulate", Operator: true}
 
-// gate is the launch gate of a replay.
+// gate is a server's launch gate over stores in memory, on the replay's clock. Each
+// run of the trace is an external run: the replay is its runner and settles it. No
+// lease ends in a replay, because nothing sweeps.
 type gate struct {
-	clock  *movedClock
-	ledger ledger
-	caps   Caps
-	policy budgetfloor.Policy
-	runs   int
+	service *launch.Service
+	ledger  *capacityledger.Ledger
 }
 
-// held is what an admitted run has.
+// held is what an admitted run has: its id, and the budget that it is held to.
 type held struct {
 	run    holdfast.RunID
 	budget holdfast.MicroUSD
-	ids    []holdfast.AllocationID
 }
 
-func newGate(_ context.Context, clock *movedClock, _ Trace, caps Caps, policy budgetfloor.Policy) (*gate, error) {
-	return &gate{clock: clock, ledger: capacityledger.New(memory.NewLedger(), capacityledger.Options{Clock: clock}), caps: caps, policy: policy}, nil
-}
+// forever is longer than any replay: nothing changes a setting while one runs, so
+// none is read twice.
+const forever = 200 * 365 * 24 * time.Hour
 
-type wish struct {
-	subject   holdfast.Subject
-	cap       holdfast.LimitSetting
-	requested holdfast.Amount
-	minimum   holdfast.Amount
-}
-
-func (g *gate) wishes(r Row) []wish {
-	month := holdfast.MonthPeriod(g.clock.now)
-	team := g.caps.of(r.Team)
-	one, run, usd := holdfast.SlotAmount(1), holdfast.RunAmount(1), holdfast.USDAmount(r.Ask)
-	least := holdfast.USDAmount(min(r.Ask, max(50_000, r.Ask/10)))
-	return []wish{
-		{holdfast.TeamSubject(r.Team, holdfast.AxisSlots, ""), team.MaxConcurrentRuns.LimitSetting, one, one},
-		{holdfast.PlatformSubject(holdfast.AxisSlots, ""), g.caps.Platform.MaxConcurrentRuns.LimitSetting, one, one},
-		{holdfast.TeamSubject(r.Team, holdfast.AxisRuns, month), team.MonthlyRuns.LimitSetting, run, run},
-		{holdfast.TeamSubject(r.Team, holdfast.AxisUSD, month), team.MonthlyUSD.LimitSetting, usd, least},
-		{holdfast.PlatformSubject(holdfast.AxisUSD, month), g.caps.Platform.MonthlyUSD.LimitSetting, usd, least},
+// newGate sets a gate up with the trace's teams and bots, the caps as limits, and the
+// policy.
+func newGate(ctx context.Context, clock *movedClock, t Trace, caps Caps, policy budgetfloor.Policy) (*gate, error) {
+	db := memory.NewRecords()
+	deps := launch.Deps{Ledger: capacityledger.New(memory.NewLedger(), capacityledger.Options{Clock: clock}), Queue: noQueue{}}
+	bots, err := botsource.New(ctx, db)
+	if err != nil {
+		return nil, err
 	}
+	deps.Bots = botsource.NewResolver(bots, botsource.Options{})
+	if deps.Teams, err = teams.New(ctx, db); err != nil {
+		return nil, err
+	}
+	if deps.Runs, err = runs.New(ctx, db); err != nil {
+		return nil, err
+	}
+	if deps.Settings, err = platformcfg.New(ctx, db, clock, platformcfg.Options{TTL: forever}); err != nil {
+		return nil, err
+	}
+	// Nobody asks a replay to explain itself: its decisions are let go.
+	if deps.Decisions, err = decisions.New(ctx, db, clock, decisions.Options{Buffer: 1}); err != nil {
+		return nil, err
+	}
+	if deps.Audit, err = audit.New(ctx, db, clock); err != nil {
+		return nil, err
+	}
+	if err := furnish(ctx, clock.now, deps, bots, t, caps, policy); err != nil {
+		return nil, err
+	}
+	service, err := launch.New(deps, launch.Options{Clock: clock})
+	if err != nil {
+		return nil, err
+	}
+	return &gate{service: service, ledger: deps.Ledger}, nil
 }
 
-func (g *gate) ask(run holdfast.RunID, r Row, w wish) capacityledger.Ask {
-	terms := capacityledger.Terms{Cap: w.cap.Limit(w.subject.Axis.Unit())}
-	for _, s := range g.policy.Reserved(w.subject, g.clock.now) {
-		terms.Reserved = append(terms.Reserved, capacityledger.Reserved{Holder: s.Holder, Amount: s.Amount})
+// furnish writes what an operator would have written.
+func furnish(ctx context.Context, now time.Time, deps launch.Deps, bots *botsource.Repository, t Trace, caps Caps, policy budgetfloor.Policy) error {
+	for _, id := range t.Teams() {
+		own := caps.of(id)
+		limits := teams.Limits{MaxConcurrentRuns: own.MaxConcurrentRuns, MonthlyUSD: own.MonthlyUSD, MonthlyRuns: own.MonthlyRuns, LaunchesPerMinute: own.LaunchesPerMinute}
+		if limits.LaunchesPerMinute.Inherits() {
+			limits.LaunchesPerMinute.LimitSetting = holdfast.Unlimited
+		}
+		if _, err := deps.Teams.Create(ctx, teams.Team{ID: id, Name: string(id), Limits: limits, CreatedAt: now, UpdatedAt: now}); err != nil {
+			return fmt.Errorf("create team %s: %w", id, err)
+		}
 	}
-	return capacityledger.Ask{
-		ID: holdfast.NewAllocationID(run, w.subject, 0), Terms: terms, Holder: r.Identity, Run: run,
-		Requested: w.requested, Minimum: w.minimum, Expires: g.clock.now.Add(24 * 365 * time.Hour),
+	seen := map[holdfast.Identity]bool{}
+	for _, r := range t.Rows {
+		if seen[r.Identity] {
+			continue
+		}
+		seen[r.Identity] = true
+		bot := holdfast.Bot{Name: r.Identity.Bot(), Lane: holdfast.LaneCommand, Command: []string{"true"}}
+		if _, _, err := bots.Put(ctx, now, r.Identity.Team(), bot, replayer.Name); err != nil {
+			return fmt.Errorf("write bot %s: %w", r.Identity, err)
+		}
 	}
+	limits := platformcfg.LimitsSetting{Platform: platformcfg.PlatformLimits{MaxConcurrentRuns: caps.Platform.MaxConcurrentRuns, MonthlyUSD: caps.Platform.MonthlyUSD}}
+	if _, err := deps.Settings.Limits.Write(ctx, limits, replayer.Name); err != nil {
+		return err
+	}
+	policy.UpdatedAt = time.Time{} // the token of another deployment
+	_, err := deps.Settings.BudgetFloor.Write(ctx, policy, replayer.Name)
+	return err
 }
 
+// request is a row as a launch.
+func request(r Row) launch.Request {
+	ask := r.Ask
+	return launch.Request{Team: string(r.Team), Bot: string(r.Identity.Bot()), BudgetUSD: &ask, External: true, Surface: "simulate"}
+}
+
+// preview says what the gate would refuse the row with. It takes nothing.
 func (g *gate) preview(ctx context.Context, r Row) (holdfast.Denial, error) {
-	for _, w := range g.wishes(r) {
-		_, denial, _, err := g.ledger.Preview(ctx, g.ask("preview", r, w))
-		if err != nil || denial.Denied() {
-			return denial, err
-		}
-	}
-	return holdfast.Denial{}, nil
+	p, err := g.service.Preview(ctx, replayer, request(r))
+	return p.Denial, err
 }
 
+// launch asks the gate for the row.
 func (g *gate) launch(ctx context.Context, r Row) (held, holdfast.Denial, error) {
-	g.runs++
-	h := held{run: holdfast.RunID("run" + strconv.Itoa(g.runs)), budget: r.Ask}
-	for _, w := range g.wishes(r) {
-		allocation, denial, err := g.ledger.Reserve(ctx, g.ask(h.run, r, w))
-		if err != nil || denial.Denied() {
-			for _, id := range h.ids {
-				if _, err := g.ledger.Release(ctx, id); err != nil {
-					return held{}, holdfast.Denial{}, err
-				}
-			}
-			return held{}, denial, err
-		}
-		if w.subject.Axis == holdfast.AxisUSD {
-			h.budget = min(h.budget, holdfast.MicroUSD(allocation.Amount.Int()))
-		}
-		h.ids = append(h.ids, allocation.ID)
+	run, denial, err := g.service.Launch(ctx, replayer, request(r))
+	switch {
+	case errors.Is(err, capacityledger.ErrTooManyOpen):
+		return held{}, holdfast.Denial{}, &holdfast.InvalidError{Field: "trace", Problem: fmt.Sprintf("at %s more than %d of its runs run at once", r.At.Format(time.RFC3339), holdfast.MaxOpenPerSubject), Allowed: "a trace of runs, not of single requests, or caps that hold them down"}
+	case err != nil:
+		return held{}, holdfast.Denial{}, fmt.Errorf("launch the row of %s: %w", r.At.Format(time.RFC3339Nano), err)
+	case denial.Denied():
+		return held{}, denial, nil
+	case run.Unheld != "":
+		return held{}, holdfast.Denial{}, fmt.Errorf("the gate admitted a run without holding anything: %s", run.Unheld)
+	case run.Identity != r.Identity:
+		return held{}, holdfast.Denial{}, fmt.Errorf("the gate took %s for %s", r.Identity, run.Identity)
 	}
-	return h, holdfast.Denial{}, nil
+	return held{run: run.ID, budget: run.Budget}, holdfast.Denial{}, nil
 }
 
+// settle ends a run with what it spent.
 func (g *gate) settle(ctx context.Context, h held, spent holdfast.MicroUSD) error {
-	for _, id := range h.ids {
-		subject, err := id.Subject()
-		if err != nil {
-			return err
-		}
-		report := capacityledger.Report{Attempt: 1, Sequence: 1}
-		switch subject.Axis {
-		case holdfast.AxisUSD:
-			report.Spent = holdfast.USDAmount(spent)
-		case holdfast.AxisRuns:
-			report.Spent = holdfast.RunAmount(1)
-		case holdfast.AxisSlots, holdfast.AxisFiveHour, holdfast.AxisWeek, holdfast.AxisInFlight:
-		}
-		if _, err := g.ledger.Settle(ctx, id, report); err != nil {
-			return err
-		}
+	closed, err := g.service.Settle(ctx, replayer, h.run, spent, "finished")
+	if err == nil && !closed {
+		return fmt.Errorf("run %s had ended before its end", h.run)
 	}
-	return nil
+	return err
 }
+
+// noQueue is the queue of a replay: external runs are never queued.
+type noQueue struct{}
+
+var errNoQueue = errors.New("a replay queues nothing")
+
+// Publish implements [launch.Publisher].
+func (noQueue) Publish(context.Context, queue.RunMessage) error { return errNoQueue }
+
+// Cancel implements [launch.Publisher].
+func (noQueue) Cancel(context.Context, holdfast.RunID) error { return errNoQueue }
+
+// Queued implements [launch.Publisher].
+func (noQueue) Queued(context.Context, holdfast.RunID) (bool, error) { return false, errNoQueue }
