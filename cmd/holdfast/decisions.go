@@ -26,7 +26,7 @@ func newDecisions(c *cli) *cobra.Command {
 		Args: cobra.ArbitraryArgs,
 	}
 	cmd.Flags().AddFlagSet(list.Flags())
-	cmd.AddCommand(list, newDecisionsShow(c))
+	cmd.AddCommand(list, newDecisionsShow(c), newDecisionsExplain(c))
 	return cmd
 }
 

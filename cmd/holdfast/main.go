@@ -7,9 +7,14 @@ import (
 	"os"
 
 	"golang.org/x/term"
+
+	"github.com/holdfast-io/holdfast/pkg/runner"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == runner.ChildArgument {
+		os.Exit(runner.ChildMain(os.Args[2:]))
+	}
 	c := &cli{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(),
 		stdoutTerminal: term.IsTerminal(int(os.Stdout.Fd())),

@@ -64,7 +64,10 @@ func (c *cli) printPolicy(policy api.BudgetFloor) error {
 		if err := writePolicy(w, policy); err != nil {
 			return err
 		}
-		return writeWarnings(w, policy.Warnings)
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+		return writeEffects(w, policy.Effects, policy.Warnings)
 	})
 }
 
@@ -98,15 +101,6 @@ func writePolicy(w io.Writer, policy api.BudgetFloor) error {
 		return err
 	}
 	return q.write(w)
-}
-
-func writeWarnings(w io.Writer, warnings []string) error {
-	for _, warning := range warnings {
-		if _, err := fmt.Fprintln(w, "warning: "+warning); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func holderOf(bot, tier, team string) string {

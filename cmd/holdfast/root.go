@@ -13,17 +13,21 @@ import (
 func commands(c *cli) []*cobra.Command {
 	return []*cobra.Command{
 		inGroup(groupWork, newLaunch(c)),
+		inGroup(groupWork, newExec(c)),
 		inGroup(groupWork, newRuns(c)),
 		inGroup(groupSee, newCapacity(c)),
 		inGroup(groupSee, newPreview(c)),
 		inGroup(groupSee, newDecisions(c)),
 		inGroup(groupAdmin, newPolicy(c)),
+		inGroup(groupAdmin, newApply(c)),
 		inGroup(groupAdmin, newTeams(c)),
 		inGroup(groupAdmin, newTokens(c)),
 		inGroup(groupAdmin, newBots(c)),
 		inGroup(groupAdmin, newSettings(c)),
 		inGroup(groupAdmin, newAudit(c)),
+		inGroup(groupAdmin, newDoctor(c)),
 		newVersion(c),
+		newSampleAgent(c),
 	}
 }
 

@@ -254,38 +254,3 @@ what it was, in the present month, with what is left of its budget.`,
 	cmd.Flags().Var(&waitFor, "wait-for", "keep asking for so long until the run is admitted")
 	return cmd
 }
-
-func newRunsExplain(c *cli) *cobra.Command {
-	return oneRun(c, &cobra.Command{
-		Use: "explain RUN", Short: "Say how a run came to stand as it does",
-		Long:    "Explain tells a run's story: what the gate judged and by which numbers, what the run\nholds now, and how it stands.",
-		Example: "  holdfast runs explain 01JDXV6J9QK4W9T6Z3N8M5R2PA",
-	}, func(ctx context.Context, server *client.Client, id string) error {
-		story, err := server.Explain(ctx, id)
-		if err != nil {
-			return err
-		}
-		return c.print(story, func(w io.Writer) error {
-			for _, sentence := range story.Summary {
-				if _, err := fmt.Fprintln(w, sentence); err != nil {
-					return err
-				}
-			}
-			if story.Decision != nil {
-				if _, err := fmt.Fprintf(w, "\nthe gate, %s:\n", showTime(story.Decision.At)); err != nil {
-					return err
-				}
-				if err := writeChecks(w, story.Decision.Checks); err != nil {
-					return err
-				}
-			}
-			if len(story.Capacity) == 0 {
-				return nil
-			}
-			if _, err := fmt.Fprintln(w, "\nwhat it holds on, now:"); err != nil {
-				return err
-			}
-			return c.writeCapacity(w, story.Capacity)
-		})
-	})
-}
