@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"sync"
 
@@ -184,6 +185,9 @@ func (f *file) write() {
 			}
 			clear(batch)
 			spare = batch
+			// Those who were just answered come back at once when they come back at all:
+			// let them run first, so that they share the next sync and not the one after.
+			runtime.Gosched()
 		case closing:
 			return
 		default:

@@ -15,8 +15,8 @@ import (
 )
 
 // Ledger is the ledger's store in ledger.db. Subjects with open allocations are in
-// memory, which is what the asks of a batch are judged on; their rows follow in the
-// same transaction, each once per batch however often the batch moved it. A failed
+// memory, which is what the asks of a batch are judged on; the rows follow in the
+// same transaction, each once per batch however often the batch changed it. A failed
 // transaction puts the memory back. Closed allocations are rows only, apart from the
 // newest of each subject.
 type Ledger struct {
@@ -43,9 +43,15 @@ type Ledger struct {
 
 // resident is a subject whose record is in memory.
 type resident struct {
-	record *subject.Record
-	idle   *list.Element // nil while it has open allocations
+	record  *subject.Record
+	idle    *list.Element // nil while it has open allocations
+	stored  bool          // it has a row
+	settled int64         // what that row's holders have settled together
 }
+
+// stale says whether the row does not say what the record does. Settled amounts only
+// grow, so their sum tells.
+func (r *resident) stale() bool { return !r.stored || r.settled != r.record.Settled() }
 
 var _ capacityledger.Store = (*Ledger)(nil)
 
@@ -167,13 +173,18 @@ func (l *Ledger) Balance(ctx context.Context, key holdfast.Subject) (capacityled
 
 // Get implements [capacityledger.Store]. It reads the file beside the writer.
 func (l *Ledger) Get(ctx context.Context, id holdfast.AllocationID) (capacityledger.Allocation, error) {
-	row := l.file.readers.QueryRowContext(ctx, selectAllocation+" WHERE id = ?", string(id))
-	a, err := scanAllocation(row.Scan)
+	var text, ask, state string
+	var outcome sql.NullString
+	err := l.file.readers.QueryRowContext(ctx, selectAllocation+" WHERE id = ?", string(id)).Scan(&text, &ask, &state, &outcome)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return capacityledger.Allocation{}, capacityledger.ErrNotFound
 	case err != nil:
-		return capacityledger.Allocation{}, ledgerUnavailable(ctx, err)
+		return capacityledger.Allocation{}, ledgerUnavailable(err)
+	}
+	a, err := allocationOf(text, ask, state, outcome.String)
+	if err != nil {
+		return capacityledger.Allocation{}, ledgerUnavailable(err)
 	}
 	return a, nil
 }
@@ -185,17 +196,17 @@ func (l *Ledger) Subjects(ctx context.Context, after string, limit int) (found [
 	}
 	rows, err := l.file.readers.QueryContext(ctx, "SELECT subject FROM subjects WHERE subject > ? ORDER BY subject LIMIT ?", after, limit)
 	if err != nil {
-		return nil, ledgerUnavailable(ctx, err)
+		return nil, ledgerUnavailable(err)
 	}
 	defer func() {
 		if closeErr := rows.Close(); err == nil && closeErr != nil {
-			err = ledgerUnavailable(ctx, closeErr)
+			err = ledgerUnavailable(closeErr)
 		}
 	}()
 	for rows.Next() {
 		var text string
 		if err := rows.Scan(&text); err != nil {
-			return nil, ledgerUnavailable(ctx, err)
+			return nil, ledgerUnavailable(err)
 		}
 		key, err := holdfast.ParseSubject(text)
 		if err != nil {
@@ -204,7 +215,7 @@ func (l *Ledger) Subjects(ctx context.Context, after string, limit int) (found [
 		found = append(found, key)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, ledgerUnavailable(ctx, err)
+		return nil, ledgerUnavailable(err)
 	}
 	return found, nil
 }
@@ -228,7 +239,7 @@ func (l *Ledger) do(ctx context.Context, now time.Time, verb func(*tx) error) er
 		return verb(t)
 	})
 	if err != nil {
-		return ledgerUnavailable(ctx, err)
+		return ledgerUnavailable(err)
 	}
 	return nil
 }
@@ -242,20 +253,15 @@ func (l *Ledger) record(t *tx, key holdfast.Subject) (*subject.Record, error) {
 		}
 		return r.record, nil
 	}
-	record := subject.New(key, l.calendar)
-	if err := restore(t, record); err != nil {
+	r := &resident{record: subject.New(key, l.calendar)}
+	var err error
+	if r.stored, err = restore(t, r.record); err != nil {
 		return nil, err
 	}
-	l.reside(record)
-	return record, nil
-}
-
-// reside keeps a record in memory that has no open allocation yet.
-func (l *Ledger) reside(record *subject.Record) *resident {
-	r := &resident{record: record}
+	r.settled = r.record.Settled()
 	r.idle = l.idle.PushBack(r)
-	l.residents[record.Subject()] = r
-	return r
+	l.residents[key] = r
+	return r.record, nil
 }
 
 // holding is the record that has the allocation, read back from its row when it is
@@ -283,7 +289,7 @@ func (l *Ledger) recall(t *tx, record *subject.Record, id holdfast.AllocationID)
 		return true, nil
 	}
 	err = t.query(selectAllocation+" WHERE id = ?", func(row []driver.Value) error {
-		a, err := allocationOf(row)
+		a, err := allocationIn(row)
 		if err == nil {
 			known = true
 			record.Put(a)
@@ -302,7 +308,7 @@ func (l *Ledger) flush(t *tx) error {
 		}
 	})
 	l.journal.Changed(func(r *subject.Record, _ []capacityledger.Holding) {
-		if failed == nil {
+		if failed == nil && l.residents[r.Subject()].stale() {
 			failed = writeSubject(t, r, l.now)
 		}
 	})
@@ -316,6 +322,10 @@ func (l *Ledger) committed() {
 		record.Forget(closes)
 	}
 	clear(l.archived)
+	l.journal.Changed(func(record *subject.Record, _ []capacityledger.Holding) {
+		r := l.residents[record.Subject()]
+		r.stored, r.settled = true, record.Settled()
+	})
 	l.journal.Records(func(record *subject.Record) {
 		r := l.residents[record.Subject()]
 		if record.Recent() > subject.RecentMost {
@@ -347,11 +357,8 @@ func (l *Ledger) failed(err error) (again bool) {
 	return again
 }
 
-// ledgerUnavailable is what the store answers when it cannot: the caller's context's
-// own error where that ended, else one that matches ErrUnavailable.
-func ledgerUnavailable(ctx context.Context, err error) error {
-	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
-		return fmt.Errorf("wait for the ledger's store: %w", ended)
-	}
+// ledgerUnavailable is what the store answers when it cannot tell, also to a caller
+// who has gone; the cause stays visible to errors.Is.
+func ledgerUnavailable(err error) error {
 	return fmt.Errorf("%w: %w", capacityledger.ErrUnavailable, err)
 }

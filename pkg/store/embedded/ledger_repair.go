@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/capacityledger"
+	"github.com/holdfast-io/holdfast/pkg/store/internal/subject"
 )
 
 // scan is where housekeeping goes on: each pass looks at a bounded number of rows
@@ -15,6 +16,10 @@ type scan struct {
 	subject    string
 	allocation string
 }
+
+// mostEntries bounds how many entries one pass of housekeeping counts again, because
+// the writer serves nobody else meanwhile.
+const mostEntries = 20_000
 
 // Repair implements [capacityledger.Store]. Each pass looks at limit subjects and at
 // limit rows of the oldest allocations; no pass depends on how much there is.
@@ -37,54 +42,62 @@ func (l *Ledger) Repair(ctx context.Context, now time.Time, limit int) (capacity
 }
 
 // repairSubjects mends the next subjects' counters, lets go of their older closes
-// (whose rows stay), and drops the rows of subjects that have been empty for as long
-// as closed allocations are kept.
+// (whose rows stay), and drops the rows of subjects that are empty and have been
+// known for as long as closed allocations are kept: the next ask begins them anew.
 func (l *Ledger) repairSubjects(t *tx, now time.Time, limit int, done *capacityledger.Repaired) error {
 	type row struct {
-		text    string
-		empty   bool
-		suspect bool
+		text  string
+		empty bool
 	}
 	var rows []row
 	oldest := now.Add(-l.keep).UnixMilli()
-	err := t.query("SELECT subject, settled, outstanding, holders, changed_at FROM subjects WHERE subject > ? ORDER BY subject LIMIT ?", func(v []driver.Value) error {
-		empty := v[1].(int64) == 0 && v[2].(int64) == 0
-		rows = append(rows, row{v[0].(string), empty && v[4].(int64) < oldest, v[2].(int64) != 0})
+	err := t.query("SELECT subject, settled = '{}' AND created_at < ? FROM subjects WHERE subject > ? ORDER BY subject LIMIT ?", func(v []driver.Value) error {
+		rows = append(rows, row{v[0].(string), v[1].(int64) != 0})
 		return nil
-	}, l.scan.subject, int64(limit))
+	}, oldest, l.scan.subject, int64(limit))
 	if err != nil {
 		return err
 	}
-	l.scan.subject = ""
-	if len(rows) == limit {
-		l.scan.subject = rows[limit-1].text
-	}
+	entries := 0
 	for _, row := range rows {
+		if entries > mostEntries {
+			break
+		}
+		l.scan.subject = row.text
 		key, err := holdfast.ParseSubject(row.text)
-		if err != nil {
-			continue // written by a newer build in a form that this one does not know
-		}
-		if _, resident := l.residents[key]; !resident && !row.suspect && !row.empty {
-			continue
-		}
-		record, err := l.record(t, key)
 		if err != nil {
 			return err
 		}
-		if record.Mend(&l.journal) {
-			done.Subjects++
+		r, resident := l.residents[key]
+		if resident {
+			entries += r.record.Open() + r.record.Recent()
+			l.repairRecord(r.record, now, limit, done)
 		}
-		closes := len(record.Archive(now, limit))
-		l.archived[record] = closes
-		done.Archived += closes
-		if row.empty && record.Idle() {
-			if _, err := t.exec("DELETE FROM subjects WHERE subject = ?", row.text); err != nil {
-				return err
-			}
-			done.Dropped++
+		if !row.empty || (resident && r.record.Open() > 0) {
+			continue
 		}
+		if _, err := t.exec("DELETE FROM subjects WHERE subject = ?", row.text); err != nil {
+			return err
+		}
+		if resident {
+			r.stored = false
+		}
+		done.Dropped++
+	}
+	if len(rows) < limit && entries <= mostEntries {
+		l.scan.subject = ""
 	}
 	return nil
+}
+
+func (l *Ledger) repairRecord(record *subject.Record, now time.Time, limit int, done *capacityledger.Repaired) {
+	if record.Mend(&l.journal) {
+		done.Subjects++
+	}
+	if closes := len(record.Archive(now, limit)); closes > 0 {
+		l.archived[record] = closes
+		done.Archived += closes
+	}
 }
 
 // dropClosed deletes the rows of allocations that were closed long enough ago, from
@@ -95,7 +108,7 @@ func (l *Ledger) dropClosed(t *tx, now time.Time, limit int, done *capacityledge
 	var last string
 	var drop []string
 	seen, young := 0, 0
-	err := t.query("SELECT id, acquired_at, closed_at FROM allocations WHERE id > ? ORDER BY id LIMIT ?", func(v []driver.Value) error {
+	err := t.query("SELECT id, ask ->> 'acquired', state ->> 'closed' FROM allocations WHERE id > ? ORDER BY id LIMIT ?", func(v []driver.Value) error {
 		seen++
 		last = v[0].(string)
 		if v[1].(int64) >= oldest {

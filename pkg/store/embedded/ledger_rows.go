@@ -4,6 +4,7 @@ import (
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -11,206 +12,247 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/store/internal/subject"
 )
 
-// The rows of ledger.db. Amounts are in the grain of the axis' unit, instants are
-// milliseconds since 1970. An allocation is open while its outcome is NULL; the
-// index over these is what an opening reads. Ids are time-ordered, so new rows go
-// to the end of the table.
+// The rows of ledger.db. What is outstanding on a subject is not stored: it is the
+// sum of the open allocations, always, so no crash and no bug can leave the two
+// apart on the disk. A subject's row has what cannot be derived: what its holders
+// have settled.
+//
+// An allocation is open while its outcome is NULL; the index over these is what an
+// opening reads. Ids are time-ordered, so new rows go to the end of the table. The
+// two JSON columns are what was asked, which never changes, and how it stands;
+// amounts are in the grain of the axis' unit, instants are milliseconds since 1970.
+// The views say the same in columns, for people.
 const ledgerSchema = `
 CREATE TABLE subjects (
-	subject     TEXT PRIMARY KEY NOT NULL,
-	settled     INTEGER NOT NULL,
-	outstanding INTEGER NOT NULL,
-	holders     TEXT NOT NULL, -- JSON: [[holder, settled, outstanding], ...]
-	changed_at  INTEGER NOT NULL
+	subject    TEXT PRIMARY KEY NOT NULL,
+	settled    TEXT NOT NULL, -- {holder: amount, ...}
+	created_at INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE allocations (
-	id          TEXT PRIMARY KEY NOT NULL, -- run~kind~id~axis[@period][~generation]
-	holder      TEXT NOT NULL,
-	requested   INTEGER NOT NULL,
-	minimum     INTEGER NOT NULL,
-	amount      INTEGER NOT NULL,
-	spent       INTEGER NOT NULL DEFAULT 0,
-	acquired_at INTEGER NOT NULL,
-	expires_at  INTEGER NOT NULL,
-	confirmed   INTEGER NOT NULL DEFAULT 0,
-	attempt     INTEGER NOT NULL DEFAULT 0,
-	sequence    INTEGER NOT NULL DEFAULT 0,
-	spent_by    TEXT,    -- JSON: [[attempt, spent], ...]; NULL while nothing was reported
-	cap         INTEGER, -- that it was asked under; NULL is no limit
-	nonce       TEXT NOT NULL,
-	outcome     TEXT,    -- NULL while open
-	closed_at   INTEGER
+	id      TEXT PRIMARY KEY NOT NULL, -- run~kind~id~axis[@period][~generation]
+	ask     TEXT NOT NULL, -- {holder, requested, minimum, cap, acquired, nonce}; without a cap there is no limit
+	state   TEXT NOT NULL, -- {amount, expires, spent, confirmed, attempt, sequence, spent_by: [[attempt, amount], ...], closed}
+	outcome TEXT -- NULL while open
 ) WITHOUT ROWID;
 CREATE INDEX allocations_open ON allocations (id) WHERE outcome IS NULL;
-CREATE VIEW open_allocations AS SELECT id, holder, amount, spent,
-	datetime(acquired_at / 1000, 'unixepoch') AS acquired, datetime(expires_at / 1000, 'unixepoch') AS expires
+CREATE VIEW all_allocations AS SELECT id, replace(substr(id, instr(id, '~') + 1), '~', '/') AS subject, ask ->> 'holder' AS holder,
+	state ->> 'amount' AS amount, coalesce(state ->> 'spent', 0) AS spent, coalesce(outcome, 'open') AS outcome,
+	datetime((ask ->> 'acquired') / 1000, 'unixepoch') AS acquired, datetime((state ->> 'expires') / 1000, 'unixepoch') AS expires,
+	datetime((state ->> 'closed') / 1000, 'unixepoch') AS closed FROM allocations;
+CREATE VIEW open_allocations AS SELECT id, replace(substr(id, instr(id, '~') + 1), '~', '/') AS subject, ask ->> 'holder' AS holder,
+	state ->> 'amount' AS amount, coalesce(state ->> 'spent', 0) AS spent,
+	datetime((ask ->> 'acquired') / 1000, 'unixepoch') AS acquired, datetime((state ->> 'expires') / 1000, 'unixepoch') AS expires
 	FROM allocations WHERE outcome IS NULL;
 `
 
-const selectAllocation = `SELECT id, holder, requested, minimum, amount, spent, acquired_at, expires_at, confirmed, attempt, sequence, spent_by, cap, nonce, outcome, closed_at FROM allocations`
+const (
+	selectAllocation = "SELECT id, ask, state, outcome FROM allocations"
+	insertAllocation = "INSERT INTO allocations (id, ask, state, outcome) VALUES (?, ?, ?, ?)"
+	updateAllocation = "UPDATE allocations SET state = ?, outcome = ? WHERE id = ?"
+	selectSubject    = "SELECT settled FROM subjects WHERE subject = ?"
+	upsertSubject    = "INSERT INTO subjects (subject, settled, created_at) VALUES (?, ?, ?) ON CONFLICT (subject) DO UPDATE SET settled = excluded.settled"
+)
 
-const insertFresh = `INSERT INTO allocations (id, holder, requested, minimum, amount, acquired_at, expires_at, cap, nonce) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+// askRow and stateRow are the JSON columns; they are written by hand, because every
+// reserve and every settle does it.
+type askRow struct {
+	Holder    holdfast.Identity `json:"holder"`
+	Requested int64             `json:"requested"`
+	Minimum   *int64            `json:"minimum"` // absent where the ask named none
+	Cap       *int64            `json:"cap"`
+	Acquired  int64             `json:"acquired"`
+	Nonce     string            `json:"nonce"`
+}
 
-const insertMoved = `INSERT INTO allocations (id, holder, requested, minimum, amount, acquired_at, expires_at, cap, nonce, spent, confirmed, attempt, sequence, spent_by, outcome, closed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-
-const updateAllocation = `UPDATE allocations SET amount = ?, expires_at = ?, spent = ?, confirmed = ?, attempt = ?, sequence = ?, spent_by = ?, outcome = ?, closed_at = ? WHERE id = ?`
-
-const upsertSubject = `INSERT INTO subjects (subject, settled, outstanding, holders, changed_at) VALUES (?, ?, ?, ?, ?)
-	ON CONFLICT (subject) DO UPDATE SET settled = excluded.settled, outstanding = excluded.outstanding, holders = excluded.holders, changed_at = excluded.changed_at`
+type stateRow struct {
+	Amount    int64      `json:"amount"`
+	Expires   int64      `json:"expires"`
+	Spent     int64      `json:"spent"`
+	Confirmed bool       `json:"confirmed"`
+	Attempt   int        `json:"attempt"`
+	Sequence  int64      `json:"sequence"`
+	SpentBy   [][2]int64 `json:"spent_by"`
+	Closed    int64      `json:"closed"`
+}
 
 // writeAllocation writes one row as the batch left it.
 func writeAllocation(t *tx, c subject.Change) error {
 	a := c.Allocation
-	if !c.Fresh {
-		changed, err := t.exec(updateAllocation, a.Amount.Int(), a.ExpiresAt.UnixMilli(), a.Spent.Int(), a.Confirmed, int64(a.Attempt), a.Sequence, spentBy(a), outcome(a), closedAt(a), string(a.ID))
-		if err == nil && changed != 1 {
-			return fmt.Errorf("the row of allocation %s is gone", a.ID)
-		}
+	var outcome driver.Value
+	if a.Outcome != capacityledger.Open {
+		outcome = string(a.Outcome)
+	}
+	if c.Fresh {
+		_, err := t.exec(insertAllocation, string(a.ID), askOf(a), stateOf(a), outcome)
 		return err
 	}
-	var limit driver.Value
+	changed, err := t.exec(updateAllocation, stateOf(a), outcome, string(a.ID))
+	if err == nil && changed != 1 {
+		return fmt.Errorf("the row of allocation %s is gone", a.ID)
+	}
+	return err
+}
+
+func askOf(a *capacityledger.Allocation) string {
+	b := make([]byte, 0, 192)
+	b = append(b, `{"holder":`...)
+	b = quoted(b, a.Holder.String())
+	b = number(b, `,"requested":`, a.Requested.Int())
+	if a.Minimum.Unit() != holdfast.UnitNone {
+		b = number(b, `,"minimum":`, a.Minimum.Int())
+	}
 	if !a.Cap.None() {
-		limit = a.Cap.Max().Int()
+		b = number(b, `,"cap":`, a.Cap.Max().Int())
 	}
-	if a.Outcome == capacityledger.Open && a.Attempt == 0 && a.Sequence == 0 && !a.Confirmed && len(a.SpentBy) == 0 {
-		_, err := t.exec(insertFresh, string(a.ID), a.Holder.String(), a.Requested.Int(), a.Minimum.Int(), a.Amount.Int(), a.AcquiredAt.UnixMilli(), a.ExpiresAt.UnixMilli(), limit, a.Nonce)
-		return err
-	}
-	_, err := t.exec(insertMoved, string(a.ID), a.Holder.String(), a.Requested.Int(), a.Minimum.Int(), a.Amount.Int(), a.AcquiredAt.UnixMilli(), a.ExpiresAt.UnixMilli(), limit, a.Nonce,
-		a.Spent.Int(), a.Confirmed, int64(a.Attempt), a.Sequence, spentBy(a), outcome(a), closedAt(a))
-	return err
+	b = number(b, `,"acquired":`, a.AcquiredAt.UnixMilli())
+	b = append(b, `,"nonce":`...)
+	b = quoted(b, a.Nonce)
+	return string(append(b, '}'))
 }
 
-func outcome(a *capacityledger.Allocation) driver.Value {
-	if a.Outcome == capacityledger.Open {
-		return nil
+func stateOf(a *capacityledger.Allocation) string {
+	b := make([]byte, 0, 128)
+	b = number(b, `{"amount":`, a.Amount.Int())
+	b = number(b, `,"expires":`, a.ExpiresAt.UnixMilli())
+	if a.Spent.Int() != 0 {
+		b = number(b, `,"spent":`, a.Spent.Int())
 	}
-	return string(a.Outcome)
-}
-
-func closedAt(a *capacityledger.Allocation) driver.Value {
-	if a.Outcome == capacityledger.Open {
-		return nil
+	if a.Confirmed {
+		b = append(b, `,"confirmed":true`...)
 	}
-	return a.ClosedAt.UnixMilli()
-}
-
-func spentBy(a *capacityledger.Allocation) driver.Value {
-	if len(a.SpentBy) == 0 {
-		return nil
+	if a.Attempt != 0 || a.Sequence != 0 {
+		b = number(b, `,"attempt":`, int64(a.Attempt))
+		b = number(b, `,"sequence":`, a.Sequence)
 	}
-	pairs := make([][2]int64, 0, len(a.SpentBy))
-	for _, s := range a.SpentBy {
-		pairs = append(pairs, [2]int64{int64(s.Attempt), s.Spent.Int()})
-	}
-	text, err := json.Marshal(pairs)
-	if err != nil {
-		panic("embedded: numbers always encode: " + err.Error())
-	}
-	return string(text)
-}
-
-// writeSubject writes a subject's counters.
-func writeSubject(t *tx, r *subject.Record, now time.Time) error {
-	text := []byte{'['}
-	r.Holders(func(h capacityledger.Holding) {
-		if len(text) > 1 {
-			text = append(text, ',')
+	for i, s := range a.SpentBy {
+		before := `,"spent_by":[[`
+		if i > 0 {
+			before = `,[`
 		}
-		// A holder's text has no character that JSON escapes.
-		text = fmt.Appendf(text, `["%s",%d,%d]`, h.Holder.String(), h.Settled, h.Outstanding)
-	})
-	text = append(text, ']')
-	_, err := t.exec(upsertSubject, r.Subject().String(), r.Settled(), r.Outstanding(), string(text), now.UnixMilli())
-	return err
-}
-
-// restore reads a subject's counters into its new record. Its open allocations are
-// none of its business: a subject that has some is in memory since the opening.
-func restore(t *tx, r *subject.Record) error {
-	return t.query("SELECT settled, outstanding, holders FROM subjects WHERE subject = ?", func(row []driver.Value) error {
-		holders, err := holdersOf(row[2])
-		if err != nil {
-			return fmt.Errorf("read the holders of %s: %w", r.Subject(), err)
-		}
-		r.Restore(row[0].(int64), row[1].(int64), holders)
-		return nil
-	}, r.Subject().String())
-}
-
-func holdersOf(column driver.Value) ([]capacityledger.Holding, error) {
-	var rows [][3]json.RawMessage
-	if err := json.Unmarshal([]byte(column.(string)), &rows); err != nil {
-		return nil, err
+		b = number(b, before, int64(s.Attempt))
+		b = append(number(b, `,`, s.Spent.Int()), ']')
 	}
-	holders := make([]capacityledger.Holding, len(rows))
-	for i, row := range rows {
-		for column, into := range []any{&holders[i].Holder, &holders[i].Settled, &holders[i].Outstanding} {
-			if err := json.Unmarshal(row[column], into); err != nil {
-				return nil, err
+	if len(a.SpentBy) > 0 {
+		b = append(b, ']')
+	}
+	if a.Outcome != capacityledger.Open {
+		b = number(b, `,"closed":`, a.ClosedAt.UnixMilli())
+	}
+	return string(append(b, '}'))
+}
+
+func number(b []byte, name string, n int64) []byte {
+	return strconv.AppendInt(append(b, name...), n, 10)
+}
+
+// quoted appends a JSON string; what the ledger makes itself needs no escape.
+func quoted(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			text, err := json.Marshal(s)
+			if err != nil {
+				panic("embedded: a string always encodes: " + err.Error())
 			}
+			return append(b, text...)
 		}
 	}
-	return holders, nil
-}
-
-// scanAllocation reads a row through database/sql.
-func scanAllocation(scan func(...any) error) (capacityledger.Allocation, error) {
-	row := make([]driver.Value, 16)
-	into := make([]any, len(row))
-	for i := range row {
-		into[i] = &row[i]
-	}
-	if err := scan(into...); err != nil {
-		return capacityledger.Allocation{}, err
-	}
-	return allocationOf(row)
+	return append(append(append(b, '"'), s...), '"')
 }
 
 // allocationOf reads a row of selectAllocation.
-func allocationOf(row []driver.Value) (capacityledger.Allocation, error) {
-	text := func(i int) string { s, _ := row[i].(string); return s }
-	number := func(i int) int64 { n, _ := row[i].(int64); return n }
-	id := holdfast.AllocationID(text(0))
-	run, key, _, err := id.Parts()
-	if err != nil {
-		return capacityledger.Allocation{}, fmt.Errorf("read an allocation: %w", err)
+func allocationOf(id, ask, state, outcome string) (capacityledger.Allocation, error) {
+	bad := func(err error) (capacityledger.Allocation, error) {
+		return capacityledger.Allocation{}, fmt.Errorf("read allocation %q: %w", id, err)
 	}
-	holder, err := holdfast.ParseIdentity(text(1))
+	run, key, _, err := holdfast.AllocationID(id).Parts()
 	if err != nil {
-		return capacityledger.Allocation{}, fmt.Errorf("read allocation %s: %w", id, err)
+		return bad(err)
 	}
-	unit := key.Axis.Unit()
+	var asked askRow
+	if err := json.Unmarshal([]byte(ask), &asked); err != nil {
+		return bad(err)
+	}
+	var stands stateRow
+	if err := json.Unmarshal([]byte(state), &stands); err != nil {
+		return bad(err)
+	}
+	amount := func(n int64) holdfast.Amount { return holdfast.AmountOf(key.Axis.Unit(), n) }
 	a := capacityledger.Allocation{
-		ID: id, Subject: key, Holder: holder, Run: run,
-		Requested: holdfast.AmountOf(unit, number(2)), Minimum: holdfast.AmountOf(unit, number(3)), Amount: holdfast.AmountOf(unit, number(4)), Spent: holdfast.AmountOf(unit, number(5)),
-		AcquiredAt: instant(number(6)), ExpiresAt: instant(number(7)), Confirmed: number(8) != 0, Attempt: int(number(9)), Sequence: number(10),
-		Cap: holdfast.NoLimit, Nonce: text(13), Outcome: capacityledger.Outcome(text(14)),
+		ID: holdfast.AllocationID(id), Subject: key, Holder: asked.Holder, Run: run,
+		Requested: amount(asked.Requested), Amount: amount(stands.Amount), Spent: amount(stands.Spent),
+		AcquiredAt: instant(asked.Acquired), ExpiresAt: instant(stands.Expires), Confirmed: stands.Confirmed, Attempt: stands.Attempt, Sequence: stands.Sequence,
+		Cap: holdfast.NoLimit, Nonce: asked.Nonce, Outcome: capacityledger.Outcome(outcome),
 	}
-	if row[12] != nil {
-		a.Cap = holdfast.AtMost(holdfast.AmountOf(unit, number(12)))
+	if asked.Minimum != nil {
+		a.Minimum = amount(*asked.Minimum)
 	}
-	if row[15] != nil {
-		a.ClosedAt = instant(number(15))
+	if asked.Cap != nil {
+		a.Cap = holdfast.AtMost(amount(*asked.Cap))
 	}
-	if row[11] != nil {
-		var pairs [][2]int64
-		if err := json.Unmarshal([]byte(text(11)), &pairs); err != nil {
-			return capacityledger.Allocation{}, fmt.Errorf("read the reports of allocation %s: %w", id, err)
-		}
-		for _, p := range pairs {
-			a.SpentBy = append(a.SpentBy, capacityledger.AttemptSpend{Attempt: int(p[0]), Spent: holdfast.AmountOf(unit, p[1])})
-		}
+	if a.Outcome != capacityledger.Open {
+		a.ClosedAt = instant(stands.Closed)
+	}
+	for _, s := range stands.SpentBy {
+		a.SpentBy = append(a.SpentBy, capacityledger.AttemptSpend{Attempt: int(s[0]), Spent: amount(s[1])})
 	}
 	return a, nil
 }
 
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
+// allocationIn reads a row that the writer's connection returned.
+func allocationIn(row []driver.Value) (capacityledger.Allocation, error) {
+	var columns [4]string
+	for i := range columns {
+		columns[i], _ = row[i].(string)
+	}
+	return allocationOf(columns[0], columns[1], columns[2], columns[3])
+}
+
+// writeSubject writes what a subject's holders have settled.
+func writeSubject(t *tx, r *subject.Record, now time.Time) error {
+	b := []byte{'{'}
+	r.Holders(func(h capacityledger.Holding) {
+		if h.Settled == 0 {
+			return
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = number(quoted(b, h.Holder.String()), ":", h.Settled)
+	})
+	_, err := t.exec(upsertSubject, r.Subject().String(), string(append(b, '}')), now.UnixMilli())
+	return err
+}
+
+// restore sets the counters of a record that has its open allocations: settled from
+// the subject's row, outstanding from the allocations. stored says whether there is
+// a row.
+func restore(t *tx, r *subject.Record) (stored bool, err error) {
+	err = t.query(selectSubject, func(row []driver.Value) error {
+		stored = true
+		text, _ := row[0].(string)
+		var settled map[holdfast.Identity]int64
+		if err := json.Unmarshal([]byte(text), &settled); err != nil {
+			return fmt.Errorf("read %s: %w", r.Subject(), err)
+		}
+		var total int64
+		holders := make([]capacityledger.Holding, 0, len(settled))
+		for holder, amount := range settled {
+			holders = append(holders, capacityledger.Holding{Holder: holder, Settled: amount})
+			total += amount
+		}
+		r.Restore(total, 0, holders)
+		return nil
+	}, r.Subject().String())
+	r.Mend(nil)
+	return stored, err
+}
+
 // load reads the open allocations and the counters of their subjects into memory.
 func (l *Ledger) load(t *tx) error {
 	err := t.query(selectAllocation+" INDEXED BY allocations_open WHERE outcome IS NULL", func(row []driver.Value) error {
-		a, err := allocationOf(row)
+		a, err := allocationIn(row)
 		if err != nil {
 			return err
 		}
@@ -226,9 +268,10 @@ func (l *Ledger) load(t *tx) error {
 		return err
 	}
 	for _, r := range l.residents {
-		if err := restore(t, r.record); err != nil {
+		if r.stored, err = restore(t, r.record); err != nil {
 			return err
 		}
+		r.settled = r.record.Settled()
 	}
 	return nil
 }
