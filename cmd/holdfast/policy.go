@@ -152,6 +152,11 @@ func (c *cli) readPolicy(file string) (api.BudgetFloor, budgetfloor.Policy, erro
 	if err != nil {
 		return api.BudgetFloor{}, budgetfloor.Policy{}, err
 	}
+	return decodePolicy(file, text)
+}
+
+// decodePolicy reads the text of a policy file.
+func decodePolicy(file string, text []byte) (api.BudgetFloor, budgetfloor.Policy, error) {
 	var policy api.BudgetFloor
 	if err := yamlfile.Decode(file, text, &policy); err != nil {
 		return api.BudgetFloor{}, budgetfloor.Policy{}, err

@@ -12,12 +12,15 @@ import (
 // group.
 func commands(c *cli) []*cobra.Command {
 	return []*cobra.Command{
+		inGroup(groupServe, newDev(c)),
+		inGroup(groupServe, newDemo(c)),
 		inGroup(groupWork, newLaunch(c)),
 		inGroup(groupWork, newExec(c)),
 		inGroup(groupWork, newRuns(c)),
 		inGroup(groupSee, newCapacity(c)),
 		inGroup(groupSee, newPreview(c)),
 		inGroup(groupSee, newDecisions(c)),
+		inGroup(groupSee, newSimulate(c)),
 		inGroup(groupAdmin, newPolicy(c)),
 		inGroup(groupAdmin, newApply(c)),
 		inGroup(groupAdmin, newTeams(c)),

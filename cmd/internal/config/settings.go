@@ -167,3 +167,31 @@ func unknownNames(environ []string) []string {
 	slices.Sort(unknown)
 	return slices.Compact(unknown)
 }
+
+// DefaultText is what a setting is when nobody says anything, for help pages.
+func DefaultText(key string) string {
+	d := Defaults()
+	switch key {
+	case "data":
+		return d.Data
+	case "addr":
+		return d.Addr
+	case "runners":
+		return strconv.Itoa(d.Runners)
+	case "lease":
+		return d.Lease.String()
+	case "heartbeat":
+		return d.Heartbeat.String()
+	case "sweep-every":
+		return d.SweepEvery.String()
+	case "launch-lease":
+		return d.LaunchLease.String()
+	case "policy-ttl":
+		return d.PolicyTTL.String()
+	case "clock-skew":
+		return d.ClockSkew.String()
+	case "log-level":
+		return strings.ToLower(d.LogLevel.String())
+	}
+	return ""
+}

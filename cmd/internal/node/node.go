@@ -1,0 +1,202 @@
+// Package node puts a whole Holdfast together in one process: what `holdfast dev`
+// runs. It wires and orders; it has no rules.
+//
+// Reading order: node.go (opening, running and closing, in this order), parts.go
+// (what it is made of), folder.go (the lock and the operator's token), observe.go
+// (who is told what).
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/cmd/internal/config"
+	"github.com/holdfast-io/holdfast/pkg/metrics"
+	"github.com/holdfast-io/holdfast/pkg/queue"
+	"github.com/holdfast-io/holdfast/pkg/runner"
+)
+
+// Options are what a node needs beside its settings.
+type Options struct {
+	Settings config.Options
+	Version  string
+	Log      *slog.Logger
+}
+
+// Node is an opened deployment of one machine. It holds its folder and its port
+// until [Node.Close].
+type Node struct {
+	options  Options
+	folder   *folder
+	listener net.Listener
+	parts    *parts
+	token    string
+	ready    atomic.Bool
+}
+
+// Open locks the folder, takes the port, opens the stores and the queue, and puts
+// right what a former process left: its children are killed, what they reported is
+// applied, its runs get an honest status, what they held comes back, and what was
+// queued is queued again. Errors name the way out; a folder in use matches
+// [ErrInUse].
+func Open(ctx context.Context, o Options) (n *Node, err error) {
+	n = &Node{options: o}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Close())
+			n = nil
+		}
+	}()
+	if n.folder, err = openFolder(o.Settings.Data); err != nil {
+		return n, err
+	}
+	if n.listener, err = listen(ctx, o.Settings.Addr); err != nil {
+		return n, err
+	}
+	leftovers, err := runner.KillLeftovers(ctx, n.folder.path)
+	if err != nil {
+		return n, fmt.Errorf("end what a former process left running: %w", err)
+	}
+	if n.parts, err = openParts(ctx, n.folder.path, o, n.notReady); err != nil {
+		return n, err
+	}
+	if n.token, err = n.folder.operatorToken(ctx, n.parts.tokens); err != nil {
+		return n, err
+	}
+	return n, n.recover(ctx, leftovers)
+}
+
+// ErrPortInUse: somebody else listens on the address.
+var ErrPortInUse = errors.New("the address is in use")
+
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%w: something listens on %s already; stop it, or give another address with --addr (port 0 takes a free one)", ErrPortInUse, addr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	return listener, nil
+}
+
+// afterAll is the sequence of the report that ends an attempt whose runner is dead:
+// above every one that the runner can have sent.
+const afterAll = 1 << 40
+
+// recover settles the account of the former process. Its reports come first, because
+// they may say that a run ended well; then what its dead children had spent; then
+// the runs themselves.
+func (n *Node) recover(ctx context.Context, leftovers []runner.Leftover) error {
+	p := n.parts
+	if err := p.bus.DrainReports(ctx, p.launch.Apply); err != nil {
+		return fmt.Errorf("apply what runners reported: %w", err)
+	}
+	for _, l := range leftovers {
+		n.options.Log.Info("ended what a former process left", "run", l.Run, "attempt", l.Attempt, "killed", l.Killed)
+		report := queue.Report{
+			Version: queue.MessageVersion, Run: l.Run, Attempt: l.Attempt, Sequence: afterAll, Kind: queue.ReportEnded, Runner: runnerName,
+			At: p.clock.Now(), Spent: l.Spent, Skipped: l.Skipped, Ending: queue.EndInterrupted, Detail: "the process that ran it died",
+		}
+		if err := p.launch.Apply(ctx, report); err != nil {
+			return fmt.Errorf("end run %s of a former process: %w", l.Run, err)
+		}
+	}
+	if err := p.launch.Recover(ctx); err != nil {
+		return fmt.Errorf("put right what a former process left: %w", err)
+	}
+	return nil
+}
+
+// URL is where the API answers.
+func (n *Node) URL() string { return "http://" + n.listener.Addr().String() }
+
+// Token is the operator's bearer token.
+func (n *Node) Token() string { return n.token }
+
+// notReady says what is not ready; it is what /readyz asks.
+func (n *Node) notReady(ctx context.Context) map[string]string {
+	problems := map[string]string{}
+	if !n.ready.Load() {
+		problems["dev"] = "starting or ending"
+	}
+	if _, err := n.parts.ledger.Subjects(ctx, "", 1); err != nil {
+		problems["ledger"] = err.Error()
+	}
+	if _, err := n.parts.teams.All(ctx); err != nil {
+		problems["records"] = err.Error()
+	}
+	if !n.parts.bus.Connected() {
+		problems["queue"] = "the embedded queue does not answer"
+	}
+	return problems
+}
+
+// finish bounds how long what is under way may take after the context has ended.
+const finish = 8 * time.Second
+
+// Run serves until the context ends, then ends the children, applies their reports
+// and returns nil, within ten seconds. started is called once everything runs; the
+// API answers before, /readyz with 503.
+func (n *Node) Run(ctx context.Context, started func()) error {
+	p := n.parts
+	// What answers callers and starts children ends first; what carries their last
+	// words ends after them.
+	inner, endInner := context.WithCancel(context.WithoutCancel(ctx))
+	defer endInner()
+	var carriers errgroup.Group
+	for _, carry := range []func(context.Context) error{
+		p.decisions.Run, p.feed.Run, p.launch.Run,
+		func(ctx context.Context) error {
+			return p.watcher.metrics.Run(ctx, metrics.Sources{Ledger: p.ledger, Runs: p.runs, QueueDepth: p.bus.Depth, Streams: p.broker.Subscribers}, 0)
+		},
+		func(ctx context.Context) error { return p.bus.ServeClaims(ctx, p.launch.Claim) },
+		func(ctx context.Context) error { return p.bus.Reports(ctx, p.launch.Apply) },
+	} {
+		carriers.Go(func() error { return carry(inner) })
+	}
+	outer, fronts := errgroup.WithContext(ctx)
+	outer.Go(func() error { return p.server.Serve(fronts, n.listener) })
+	if p.runner != nil {
+		outer.Go(func() error { return p.runner.Run(fronts) })
+	}
+	n.ready.Store(true)
+	started()
+	<-fronts.Done()
+	n.ready.Store(false)
+	err := outer.Wait()
+
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finish/4)
+	defer cancel()
+	endInner()
+	err = errors.Join(err, carriers.Wait())
+	if drained := p.bus.DrainReports(last, p.launch.Apply); drained != nil {
+		n.options.Log.Warn("some reports are applied at the next start", "error", drained)
+	}
+	return errors.Join(err, p.decisions.Flush(last))
+}
+
+// Close gives back the port, the stores and the folder.
+func (n *Node) Close() error {
+	var errs []error
+	if n.parts != nil {
+		errs = append(errs, n.parts.close())
+	}
+	if n.listener != nil {
+		if err := n.listener.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	if n.folder != nil {
+		errs = append(errs, n.folder.close())
+	}
+	return errors.Join(errs...)
+}
