@@ -181,9 +181,9 @@ func twoSides(ctx context.Context, out io.Writer) (gained, lost int, err error) 
 	}
 	for _, d := range result.Difference {
 		if reserved[d.Identity] {
-			gained += d.Gained
+			gained += d.Gained - d.Lost
 		} else {
-			lost += d.Lost
+			lost += d.Lost - d.Gained
 		}
 	}
 	for _, line := range result.Summary {
