@@ -101,29 +101,28 @@ func ParseSubject(text string) (Subject, error) {
 	if len(text) > 300 {
 		return bad()
 	}
-	parts := strings.Split(text, "/")
-	if len(parts) != 3 {
+	kind, rest, one := strings.Cut(text, "/")
+	id, axis, two := strings.Cut(rest, "/")
+	subject, ok := subjectOf(kind, id, axis)
+	if !one || !two || !ok {
 		return bad()
 	}
-	axis, period, dated := strings.Cut(parts[2], "@")
-	if dated && period == "" {
-		return bad()
-	}
-	for _, part := range []string{parts[0], parts[1], axis} {
-		if !subjectPart(part) {
-			return bad()
-		}
-	}
-	if dated && !subjectPart(period) {
-		return bad()
-	}
-	return Subject{Kind(parts[0]), parts[1], Axis(axis), period}, nil
+	return subject, nil
+}
+
+// subjectOf makes a subject of its parts, the last with the period; false when they
+// are not in the grammar.
+func subjectOf(kind, id, last string) (Subject, bool) {
+	axis, period, dated := strings.Cut(last, "@")
+	ok := subjectPart(kind) && subjectPart(id) && subjectPart(axis) && (!dated || subjectPart(period))
+	return Subject{Kind(kind), id, Axis(axis), period}, ok
 }
 
 func subjectPart(s string) bool {
-	for _, r := range s {
+	for i := range len(s) {
+		c := s[i]
 		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == ':', r == '.', r == '|':
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c >= 'A' && c <= 'Z', c == '_', c == ':', c == '.', c == '|':
 		default:
 			return false
 		}
@@ -195,21 +194,21 @@ func (id AllocationID) Parts() (RunID, Subject, int, error) {
 	bad := func() (RunID, Subject, int, error) {
 		return "", Subject{}, 0, &InvalidError{Field: "allocation", Problem: fmt.Sprintf("%q is not an allocation's id", Clip(string(id), 120)), Allowed: "an id as the launch or capacity answered it"}
 	}
-	parts := strings.Split(string(id), "~")
-	if len(parts) < 4 || len(parts) > 5 || parts[0] == "" {
-		return bad()
-	}
+	run, rest, _ := strings.Cut(string(id), "~")
+	kind, rest, _ := strings.Cut(rest, "~")
+	owner, rest, whole := strings.Cut(rest, "~")
+	last, number, again := strings.Cut(rest, "~")
 	generation := 0
-	if len(parts) == 5 {
-		n, err := strconv.Atoi(parts[4])
-		if err != nil || n < 1 {
+	if again {
+		n, err := strconv.Atoi(number)
+		if err != nil || n < 1 || number[0] < '1' { // one spelling only
 			return bad()
 		}
 		generation = n
 	}
-	s, err := ParseSubject(parts[1] + "/" + parts[2] + "/" + parts[3])
-	if err != nil {
+	s, ok := subjectOf(kind, owner, last)
+	if !whole || !ok || run == "" || len(id) > 400 {
 		return bad()
 	}
-	return RunID(parts[0]), s, generation, nil
+	return RunID(run), s, generation, nil
 }

@@ -63,7 +63,7 @@ func (l *Ledger) ReserveJudged(ctx context.Context, ask Ask) (Allocation, Verdic
 		return Allocation{}, Verdict{}, holdfast.Denial{}, err
 	}
 	subject := ask.subject
-	ask.Nonce = l.boot + strconv.FormatUint(l.tries.Add(1), 36)
+	ask.Nonce = l.nonce()
 	answers, err := l.store.Admit(ctx, l.clock.Now(), subject, []Ask{ask}, Judge)
 	if err != nil {
 		return Allocation{}, Verdict{}, holdfast.Denial{}, l.failed("reserve "+subject.String(), err)
@@ -73,7 +73,7 @@ func (l *Ledger) ReserveJudged(ctx context.Context, ask Ask) (Allocation, Verdic
 	case answer.Err != nil:
 		return Allocation{}, Verdict{}, holdfast.Denial{}, fmt.Errorf("reserve %s: %w", ask.ID, answer.Err)
 	case answer.Verdict.Refused:
-		denial := denialOf(ask, answer.Verdict, answer.Balance)
+		denial := denialOf(ask, answer.Verdict, *answer.Balance)
 		if l.events.Denied != nil {
 			l.events.Denied(ask, denial)
 		}
@@ -83,6 +83,12 @@ func (l *Ledger) ReserveJudged(ctx context.Context, ask Ask) (Allocation, Verdic
 		l.events.Reserved(answer.Allocation)
 	}
 	return answer.Allocation, answer.Verdict, holdfast.Denial{}, nil
+}
+
+// nonce tells this try from every other one.
+func (l *Ledger) nonce() string {
+	var text [32]byte
+	return string(strconv.AppendUint(append(text[:0], l.boot...), l.tries.Add(1), 36))
 }
 
 // Preview answers what an ask would get now, and takes nothing. The verdict's

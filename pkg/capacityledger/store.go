@@ -38,8 +38,8 @@ type Admission struct {
 	Allocation Allocation
 	Verdict    Verdict
 	// Balance is the state that a refusal rested on, without the ask and without
-	// its open entries.
-	Balance  Balance
+	// its open entries; nil when nothing was refused.
+	Balance  *Balance
 	Replayed bool
 	Err      error
 }

@@ -336,7 +336,7 @@ func forgetMirror(s capacityledger.Store) capacityledger.Store {
 	return hooked{Store: store, admit: func(answers []capacityledger.Admission, asks []capacityledger.Ask) {
 		for i := range answers {
 			if v, was := refused[asks[i].ID]; was {
-				answers[i] = capacityledger.Admission{Verdict: v, Balance: answers[i].Balance}
+				answers[i] = capacityledger.Admission{Verdict: v, Balance: &capacityledger.Balance{Subject: asks[i].Subject()}}
 			}
 		}
 	}}
@@ -392,7 +392,7 @@ type refusing struct{ capacityledger.Store }
 func (r refusing) Admit(ctx context.Context, now time.Time, subject holdfast.Subject, asks []capacityledger.Ask, judge capacityledger.JudgeFunc) ([]capacityledger.Admission, error) {
 	answers, err := r.Store.Admit(ctx, now, subject, asks, judge)
 	if err != nil {
-		return []capacityledger.Admission{{Verdict: capacityledger.Verdict{Refused: true}}}, nil
+		return []capacityledger.Admission{{Verdict: capacityledger.Verdict{Refused: true}, Balance: &capacityledger.Balance{}}}, nil
 	}
 	return answers, nil
 }

@@ -50,7 +50,7 @@ func NewLedger() *Ledger {
 		l.shards[i].records = map[holdfast.Subject]*subject.Record{}
 		l.shards[i].due = subject.NewCalendar()
 	}
-	l.history.rows = map[holdfast.AllocationID]capacityledger.Allocation{}
+	l.history.rows = map[holdfast.AllocationID]*capacityledger.Allocation{}
 	return l
 }
 
@@ -254,8 +254,8 @@ func (l *Ledger) recall(r *subject.Record, id holdfast.AllocationID) {
 	if r.Has(id) {
 		return
 	}
-	if a, ok := l.history.get(id); ok {
-		r.Put(a)
+	if a := l.history.get(id); a != nil {
+		r.Put(*a)
 	}
 }
 
@@ -272,19 +272,18 @@ func (l *Ledger) archive(r *subject.Record, now time.Time, limit int) int {
 // history has the newest of the old closes. Its lock is taken inside a shard's.
 type history struct {
 	mu    sync.RWMutex
-	rows  map[holdfast.AllocationID]capacityledger.Allocation
+	rows  map[holdfast.AllocationID]*capacityledger.Allocation
 	order []holdfast.AllocationID // a ring once it is full
 	next  int
 }
 
-func (h *history) get(id holdfast.AllocationID) (capacityledger.Allocation, bool) {
+func (h *history) get(id holdfast.AllocationID) *capacityledger.Allocation {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	a, ok := h.rows[id]
-	return a, ok
+	return h.rows[id]
 }
 
-func (h *history) put(old []capacityledger.Allocation) {
+func (h *history) put(old []*capacityledger.Allocation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, a := range old {

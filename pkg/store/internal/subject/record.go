@@ -150,16 +150,18 @@ func (r *Record) counters() capacityledger.Balance {
 	return b
 }
 
-// Archive takes out the closes that are older than [RecentFor] or in excess of
-// [RecentKept], the oldest first, at most limit of them. The twin puts them into its history
-// first and calls [Record.Forget] then; a close is never in neither place.
-func (r *Record) Archive(now time.Time, limit int) []capacityledger.Allocation {
-	var out []capacityledger.Allocation
-	for i, e := range r.recent {
-		if len(out) == limit || (len(r.recent)-i <= RecentKept && now.Sub(e.ClosedAt) < RecentFor) {
-			break
-		}
-		out = append(out, e.shown())
+// Archive names the closes that are older than [RecentFor] or in excess of
+// [RecentKept], the oldest first, at most limit of them. The twin puts them into its
+// history first and calls [Record.Forget] then; a close is never in neither place.
+// They do not change any more, so the twin may keep them as they are.
+func (r *Record) Archive(now time.Time, limit int) []*capacityledger.Allocation {
+	n := 0
+	for n < min(limit, len(r.recent)) && (len(r.recent)-n > RecentKept || now.Sub(r.recent[n].ClosedAt) >= RecentFor) {
+		n++
+	}
+	out := make([]*capacityledger.Allocation, 0, n)
+	for _, e := range r.recent[:n] {
+		out = append(out, &e.Allocation)
 	}
 	return out
 }

@@ -26,7 +26,8 @@ func (r *Record) Admit(now time.Time, ask *capacityledger.Ask, judge capacityled
 	verdict := judge(capacityledger.PostAdmit{Settled: r.settled, Outstanding: r.outstanding, Holders: r.holders}, *ask)
 	if verdict.Refused {
 		r.move(ask.Holder, 0, -requested)
-		return capacityledger.Admission{Verdict: verdict, Balance: r.counters()}
+		before := r.counters()
+		return capacityledger.Admission{Verdict: verdict, Balance: &before}
 	}
 	if less := verdict.Allowance - requested; less != 0 {
 		r.move(ask.Holder, 0, less)
