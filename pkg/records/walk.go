@@ -52,7 +52,7 @@ func (t *Table[T]) Walk(ctx context.Context, q Query, visit func(Versioned[T]) e
 
 // maxScan bounds how many values one [Table.Filter] reads. A sparse filter answers
 // a short page with a cursor instead of reading everything.
-const maxScan = 20_000
+const maxScan = 5_000
 
 // scanPage is how many values a filter reads at a time.
 const scanPage = 500
