@@ -21,6 +21,8 @@ const (
 	// maxRead bounds one reading of the report file, so that a child that writes
 	// without end cannot keep its supervisor busy; the rest comes with the next.
 	maxRead = 16 << 20
+	// lastRounds bounds the reading after the child's end, at a gibibyte.
+	lastRounds = 64
 )
 
 // meter sums the lines {"cost_usd": 0.12} that a child appends to its report file.
@@ -62,7 +64,11 @@ func (m *meter) read(last bool) (rose bool) {
 		return false
 	}
 	before, _ := m.total()
-	m.readFile()
+	for range m.rounds(last) {
+		if !m.readFile() {
+			break
+		}
+	}
 	if last && (len(bytes.TrimSpace(m.partial)) > 0 || m.long) {
 		m.line(m.partial, m.long)
 		m.partial, m.long = nil, false
@@ -71,22 +77,32 @@ func (m *meter) read(last bool) (rose bool) {
 	return after > before
 }
 
-func (m *meter) readFile() {
+// rounds is how many readings there may be at once; after the end there is no next
+// time.
+func (m *meter) rounds(last bool) int {
+	if last {
+		return lastRounds
+	}
+	return 1
+}
+
+// readFile takes what was appended and says whether there may be more.
+func (m *meter) readFile() bool {
 	// A child may put a link, a pipe or a device where its file was.
 	file, err := os.OpenFile(m.path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return
+		return false
 	}
 	defer file.Close()
 	about, err := file.Stat()
 	if err != nil || !about.Mode().IsRegular() {
-		return
+		return false
 	}
 	if about.Size() < m.offset { // written anew
 		m.offset, m.partial, m.long = 0, nil, false
 	}
 	if _, err := file.Seek(m.offset, io.SeekStart); err != nil {
-		return
+		return false
 	}
 	buffer := make([]byte, 32<<10)
 	for total := 0; total < maxRead; {
@@ -95,9 +111,10 @@ func (m *meter) readFile() {
 		total += n
 		m.take(buffer[:n])
 		if err != nil || n == 0 {
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // take splits what was read into lines.

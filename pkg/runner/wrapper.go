@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 )
 
@@ -26,8 +27,7 @@ const (
 // closes and the wrapper ends. It returns the exit code for the cases in which the
 // command does not take its place.
 func ChildMain(args []string) int {
-	syscall.CloseOnExec(goDescriptor)
-	syscall.CloseOnExec(statusDescriptor)
+	closeOnExec()
 	word, status := os.NewFile(goDescriptor, "go"), os.NewFile(statusDescriptor, "status")
 	if word == nil || status == nil || len(args) == 0 {
 		fmt.Fprintln(os.Stderr, "holdfast: "+ChildArgument+" is for holdfast itself")
@@ -44,6 +44,23 @@ func ChildMain(args []string) int {
 		return 126
 	}
 	return 127
+}
+
+// closeOnExec keeps every descriptor beyond the three streams from the command: the
+// two pipes, and what whoever started this program left open for it.
+func closeOnExec() {
+	entries, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		for fd := goDescriptor; fd < 1024; fd++ {
+			syscall.CloseOnExec(fd)
+		}
+		return
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= goDescriptor {
+			syscall.CloseOnExec(fd)
+		}
+	}
 }
 
 // gate is the parent's side of the two pipes.
