@@ -411,8 +411,9 @@ func (h *hookedStore) Close(ctx context.Context, now time.Time, closings []capac
 // hookedDB lets a test fail what goes to a collection.
 type hookedDB struct {
 	records.DB
-	mu   sync.Mutex
-	hook func(collection, op, id string) error
+	mu      sync.Mutex
+	hook    func(collection, op, id string) error
+	schemas map[string]records.Schema
 }
 
 func (h *hookedDB) set(hook func(collection, op, id string) error) {
@@ -442,6 +443,12 @@ func (h *hookedDB) before(collection, op, id string) error {
 }
 
 func (h *hookedDB) Collection(ctx context.Context, schema records.Schema) (records.Collection, error) {
+	h.mu.Lock()
+	if h.schemas == nil {
+		h.schemas = map[string]records.Schema{}
+	}
+	h.schemas[schema.Name] = schema
+	h.mu.Unlock()
 	c, err := h.DB.Collection(ctx, schema)
 	return &hookedCollection{c, schema.Name, h}, err
 }
@@ -491,4 +498,18 @@ func (c *hookedCollection) Count(ctx context.Context, index, value string) (int6
 
 func repoQuota(repo string, dollars float64) budgetfloor.RepoQuota {
 	return budgetfloor.RepoQuota{Repo: repo, MonthlyUSD: ptr(usd(dollars))}
+}
+
+func auditOf(id holdfast.AllocationID) audit.Filter { return audit.Filter{Target: string(id)} }
+
+// runsSchema is the schema that the collection was opened with.
+func runsSchema(t *testing.T, w *world) records.Schema {
+	t.Helper()
+	w.db.mu.Lock()
+	defer w.db.mu.Unlock()
+	schema, ok := w.db.schemas["runs"]
+	if !ok {
+		t.Fatal("nobody opened the collection")
+	}
+	return schema
 }
