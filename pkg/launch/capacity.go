@@ -46,7 +46,7 @@ func (s *Service) Capacity(ctx context.Context, who auth.Principal, team string)
 		if err != nil {
 			return nil, err
 		}
-		if !view.Cap.None() || len(view.Holders) > 0 {
+		if !view.Cap.None() || !view.Settled.IsZero() || !view.Outstanding.IsZero() {
 			views = append(views, view)
 		}
 	}
