@@ -7,6 +7,8 @@ import (
 	"math/bits"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/budgetfloor"
 	"github.com/holdfast-io/holdfast/pkg/capacityledger"
@@ -45,12 +47,18 @@ func Run(ctx context.Context, in Input) (Result, error) {
 	if in.Against != nil {
 		plans = append(plans, plan{name: ScenarioAgainst, policy: *in.Against})
 	}
-	for _, p := range plans {
-		s, err := replay(ctx, in, checked, p)
-		if err != nil {
-			return Result{}, err
-		}
-		result.Scenarios = append(result.Scenarios, s)
+	// The scenarios share nothing, so they are replayed side by side.
+	result.Scenarios = make([]Scenario, len(plans))
+	replays, ctx := errgroup.WithContext(ctx)
+	for i, p := range plans {
+		replays.Go(func() error {
+			s, err := replay(ctx, in, checked, p)
+			result.Scenarios[i] = s
+			return err
+		})
+	}
+	if err := replays.Wait(); err != nil {
+		return Result{}, err
 	}
 	result.compare(in)
 	return result, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/launch"
 	"github.com/holdfast-io/holdfast/pkg/platformcfg"
 	"github.com/holdfast-io/holdfast/pkg/queue"
+	"github.com/holdfast-io/holdfast/pkg/records"
 	"github.com/holdfast-io/holdfast/pkg/runs"
 	"github.com/holdfast-io/holdfast/pkg/store/memory"
 	"github.com/holdfast-io/holdfast/pkg/teams"
@@ -31,12 +32,17 @@ var replayer = auth.Principal{Name: "simulate", Operator: true}
 type gate struct {
 	service *launch.Service
 	ledger  *capacityledger.Ledger
+	// documents are those of the runs that live.
+	documents *forgetful
+	quotas    bool // the policy has quotas of repositories
 }
 
-// held is what an admitted run has: its id, and the budget that it is held to.
+// held is what an admitted run has: its id, the budget that it is held to, and its
+// allocations.
 type held struct {
 	run    holdfast.RunID
 	budget holdfast.MicroUSD
+	holds  []runs.Hold
 }
 
 // forever is longer than any replay: nothing changes a setting while one runs, so
@@ -46,7 +52,7 @@ const forever = 200 * 365 * 24 * time.Hour
 // newGate sets a gate up with the trace's teams and bots, the caps as limits, and the
 // policy.
 func newGate(ctx context.Context, clock *movedClock, t Trace, caps Caps, policy budgetfloor.Policy) (*gate, error) {
-	db := memory.NewRecords()
+	db := &forgetful{DB: memory.NewRecords()}
 	deps := launch.Deps{Ledger: capacityledger.New(memory.NewLedger(), capacityledger.Options{Clock: clock}), Queue: noQueue{}}
 	bots, err := botsource.New(ctx, db)
 	if err != nil {
@@ -76,7 +82,7 @@ func newGate(ctx context.Context, clock *movedClock, t Trace, caps Caps, policy 
 	if err != nil {
 		return nil, err
 	}
-	return &gate{service: service, ledger: deps.Ledger}, nil
+	return &gate{service: service, ledger: deps.Ledger, documents: db, quotas: len(policy.RepoQuotas) > 0}, nil
 }
 
 // furnish writes what an operator would have written.
@@ -111,21 +117,25 @@ func furnish(ctx context.Context, now time.Time, deps launch.Deps, bots *botsour
 	return err
 }
 
-// request is a row as a launch.
-func request(r Row) launch.Request {
+// request is a row as a launch. Its repository matters to quotas alone.
+func (g *gate) request(r Row) launch.Request {
 	ask := r.Ask
-	return launch.Request{Team: string(r.Team), Bot: string(r.Identity.Bot()), BudgetUSD: &ask, External: true, Surface: "simulate"}
+	request := launch.Request{Team: string(r.Team), Bot: string(r.Identity.Bot()), BudgetUSD: &ask, External: true, Surface: "simulate"}
+	if g.quotas {
+		request.Repo = budgetfloor.RepoName(r.Repo)
+	}
+	return request
 }
 
 // preview says what the gate would refuse the row with. It takes nothing.
 func (g *gate) preview(ctx context.Context, r Row) (holdfast.Denial, error) {
-	p, err := g.service.Preview(ctx, replayer, request(r))
+	p, err := g.service.Preview(ctx, replayer, g.request(r))
 	return p.Denial, err
 }
 
 // launch asks the gate for the row.
 func (g *gate) launch(ctx context.Context, r Row) (held, holdfast.Denial, error) {
-	run, denial, err := g.service.Launch(ctx, replayer, request(r))
+	run, denial, err := g.service.Launch(ctx, replayer, g.request(r))
 	switch {
 	case errors.Is(err, capacityledger.ErrTooManyOpen):
 		return held{}, holdfast.Denial{}, &holdfast.InvalidError{Field: "trace", Problem: fmt.Sprintf("at %s more than %d of its runs run at once", r.At.Format(time.RFC3339), holdfast.MaxOpenPerSubject), Allowed: "a trace of runs, not of single requests, or caps that hold them down"}
@@ -138,16 +148,55 @@ func (g *gate) launch(ctx context.Context, r Row) (held, holdfast.Denial, error)
 	case run.Identity != r.Identity:
 		return held{}, holdfast.Denial{}, fmt.Errorf("the gate took %s for %s", r.Identity, run.Identity)
 	}
-	return held{run: run.ID, budget: run.Budget}, holdfast.Denial{}, nil
+	return held{run: run.ID, budget: run.Budget, holds: run.Holds}, holdfast.Denial{}, nil
 }
 
-// settle ends a run with what it spent.
+// settle ends a run with what it spent. Its document is not rewritten for nobody to
+// read it, unless quotas are judged on the documents of the month: then the service
+// settles it, with the same closes of the same allocations.
 func (g *gate) settle(ctx context.Context, h held, spent holdfast.MicroUSD) error {
-	closed, err := g.service.Settle(ctx, replayer, h.run, spent, "finished")
-	if err == nil && !closed {
-		return fmt.Errorf("run %s had ended before its end", h.run)
+	if g.quotas {
+		_, err := g.service.Settle(ctx, replayer, h.run, spent, "finished")
+		return err
 	}
-	return err
+	for _, hold := range h.holds {
+		report := capacityledger.Report{Attempt: 1, Sequence: 1}
+		switch hold.Subject.Axis {
+		case holdfast.AxisUSD:
+			report.Spent = holdfast.USDAmount(spent)
+		case holdfast.AxisRuns:
+			continue // used up by the launch
+		case holdfast.AxisSlots, holdfast.AxisFiveHour, holdfast.AxisWeek, holdfast.AxisInFlight:
+		}
+		closed, err := g.ledger.Settle(ctx, hold.ID, report)
+		if err == nil && !closed {
+			err = fmt.Errorf("%s had been closed before its run ended", hold.ID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return g.documents.forget(ctx, h.run)
+}
+
+// forgetful is a record store that lets the documents of ended runs go, so that a
+// replay of many runs costs what the live ones cost.
+type forgetful struct {
+	records.DB
+	runs records.Collection
+}
+
+// Collection implements [records.DB].
+func (f *forgetful) Collection(ctx context.Context, schema records.Schema) (records.Collection, error) {
+	c, err := f.DB.Collection(ctx, schema)
+	if schema.Name == "runs" {
+		f.runs = c
+	}
+	return c, err
+}
+
+func (f *forgetful) forget(ctx context.Context, run holdfast.RunID) error {
+	return f.runs.Delete(ctx, string(run), 0)
 }
 
 // noQueue is the queue of a replay: external runs are never queued.
