@@ -139,12 +139,11 @@ func (r *Recorder) take(d Decision, now time.Time) (row Decision, dropped bool) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked[d.Team] = true
-	if !d.Admitted {
-		if e, ok := r.folding[repeatOf(d)]; ok && now.Sub(e.decision.At) < fold && !now.Before(e.decision.At) {
-			e.decision.Count++
-			e.decision.LastAt = now
-			return e.decision, !r.queue(e)
-		}
+	// Only refusals are in there: two admissions are two runs.
+	if e, ok := r.folding[repeatOf(d)]; ok && now.Sub(e.decision.At) < fold && !now.Before(e.decision.At) {
+		e.decision.Count++
+		e.decision.LastAt = now
+		return e.decision, !r.queue(e)
 	}
 	d.ID = r.ids.Next(now)
 	e := &entry{decision: d}

@@ -181,6 +181,13 @@ func TestAFailedWriteIsTriedAgainAndAWrittenRowStaysOne(t *testing.T) {
 		t.Fatalf("%v, want unavailable", err)
 	}
 	r.Record(refusal("acme", "probe"))
+	old := r.Record(admission("acme", "01A"))
+	if err := r.Flush(t.Context()); !errors.Is(err, records.ErrUnavailable) {
+		t.Fatalf("%v, want unavailable", err)
+	}
+	if get(t, r, old).Run != "01A" {
+		t.Error("a decision that waits for its write was forgotten")
+	}
 	db.Before(nil)
 	db.After(func(_ context.Context, op recordstest.Operation) error { // written, and the reply is lost
 		if op.Verb == "insert" {
@@ -197,8 +204,8 @@ func TestAFailedWriteIsTriedAgainAndAWrittenRowStaysOne(t *testing.T) {
 	c.Advance(time.Minute)
 	flush(t, r) // and forgets it: from here on it comes from the store
 	list, _, err := r.List(t.Context(), decisions.Filter{})
-	if err != nil || len(list) != 1 || list[0].Count != 3 || get(t, r, id).Count != 3 {
-		t.Errorf("%+v, %v; want one row of 3", list, err)
+	if err != nil || len(list) != 2 || list[1].Count != 3 || get(t, r, id).Count != 3 {
+		t.Errorf("%+v, %v; want an admission and one row of 3", list, err)
 	}
 }
 
