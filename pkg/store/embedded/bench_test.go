@@ -18,15 +18,16 @@ import (
 )
 
 // The benchmarks compare what runs side by side in one process: each takes five
-// rounds, in each of which every contender runs for a moment, and reports the median
-// of the rounds' ratios with the smallest and the largest. Rates by themselves say
+// rounds, in each of which the contenders take turns of a moment each, and reports the
+// median of the rounds' ratios with the smallest and the largest. Rates by themselves say
 // more about the machine than about the code. The benchmark loop's own count is not
 // used; each benchmark measures once.
 
 const (
 	rounds  = 5
+	turns   = 5
 	callers = 64
-	moment  = 700 * time.Millisecond
+	moment  = 150 * time.Millisecond
 )
 
 var benchTime = time.Date(2026, time.November, 30, 12, 0, 0, 0, time.UTC)
@@ -65,10 +66,15 @@ func compare(b *testing.B, dir string, callers int, contenders ...contender) {
 	var n atomic.Int64
 	rates := make([][]float64, len(contenders))
 	for round := range rounds + 1 {
-		for i, c := range contenders {
-			r := rate(b, c, callers, &n)
+		sums := make([]float64, len(contenders))
+		for range turns {
+			for i, c := range contenders {
+				sums[i] += rate(b, c, callers, &n) / turns
+			}
+		}
+		for i := range contenders {
 			if round > 0 { // the first one warms up
-				rates[i] = append(rates[i], r)
+				rates[i] = append(rates[i], sums[i])
 			}
 		}
 	}
