@@ -93,7 +93,13 @@ func (o *tail) String() string {
 // start runs `dev` on a folder and waits until it says that it is ready.
 func start(t *testing.T, data string, env ...string) *dev {
 	t.Helper()
-	cmd := exec.Command(binary, "dev", "--data", data, "--addr", "127.0.0.1:0")
+	return startWith(t, data, nil, env...)
+}
+
+// startWith is start with further arguments.
+func startWith(t *testing.T, data string, args []string, env ...string) *dev {
+	t.Helper()
+	cmd := exec.Command(binary, append([]string{"dev", "--data", data, "--addr", "127.0.0.1:0"}, args...)...)
 	cmd.Env = append(environment(), env...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -247,3 +253,5 @@ func processes(t *testing.T, word string) []process {
 	}
 	return found
 }
+
+func itoa(n int) string { return strconv.Itoa(n) }
