@@ -53,13 +53,18 @@ func decodeValue(path string, data []byte, v reflect.Value) error {
 	case reflect.Struct:
 		return decodeStruct(path, data, v)
 	case reflect.Slice:
-		if v.Type().Elem().Kind() != reflect.Uint8 {
-			return decodeSlice(path, data, v)
+		if v.Type().Elem().Kind() == reflect.Uint8 { // base64 text
+			return decodeLeaf(path, data, v)
 		}
+		return decodeSlice(path, data, v)
 	case reflect.Map:
+		if v.Type().Key().Kind() != reflect.String {
+			return decodeLeaf(path, data, v)
+		}
 		return decodeMap(path, data, v)
+	default:
+		return decodeLeaf(path, data, v)
 	}
-	return decodeLeaf(path, data, v)
 }
 
 func decodeStruct(path string, data []byte, v reflect.Value) error {
@@ -122,9 +127,6 @@ func decodeMap(path string, data []byte, v reflect.Value) error {
 	out := reflect.MakeMap(v.Type())
 	err := members(path, data, func(name string, raw []byte) error {
 		key := reflect.New(v.Type().Key()).Elem()
-		if key.Kind() != reflect.String {
-			return decodeLeaf(path, data, v)
-		}
 		key.SetString(name)
 		field := join(path, Clip(name, 60))
 		if out.MapIndex(key).IsValid() {
@@ -200,8 +202,9 @@ func kindWord(t reflect.Type) string {
 		return "a whole number from 0 up"
 	case reflect.Float32, reflect.Float64:
 		return "a number"
+	default:
+		return "a value of this field"
 	}
-	return "a value of this field"
 }
 
 func join(path, name string) string {
