@@ -92,8 +92,11 @@ func (c *collection) walk(q records.Query, after records.Position, begun bool) (
 	}
 	order := "id" + direction
 	if q.Index != "" {
-		order = column + direction + ", " + order
 		filter(column + " IS NOT NULL")
+		order = column + direction
+		if !slices.Contains(c.schema.Indexes, records.Index{Name: q.Index, Unique: true}) {
+			order += ", id" + direction
+		}
 	}
 	switch {
 	case q.Equal != "":
