@@ -52,8 +52,10 @@ func Run(ctx context.Context, in Input) (Result, error) {
 	replays, ctx := errgroup.WithContext(ctx)
 	for i, p := range plans {
 		replays.Go(func() error {
-			s, err := replay(ctx, in, checked, p)
-			result.Scenarios[i] = s
+			e, err := newEngine(ctx, in, checked, p, &movedClock{now: in.Trace.From()})
+			if err == nil {
+				result.Scenarios[i], err = e.replay(ctx)
+			}
 			return err
 		})
 	}
@@ -130,6 +132,7 @@ type windowHold struct {
 
 // engine replays one scenario.
 type engine struct {
+	plan     plan
 	rows     []Row
 	patience time.Duration
 	clock    *movedClock
@@ -150,26 +153,31 @@ type movedClock struct{ now time.Time }
 // Now implements clock.Clock.
 func (c *movedClock) Now() time.Time { return c.now }
 
-func replay(ctx context.Context, in Input, caps Caps, p plan) (Scenario, error) {
-	clock := &movedClock{now: in.Trace.From()}
+func newEngine(ctx context.Context, in Input, caps Caps, p plan, clock *movedClock) (*engine, error) {
 	g, err := newGate(ctx, clock, in.Trace, caps, p.policy)
 	if err != nil {
-		return Scenario{}, err
+		return nil, err
 	}
 	e := &engine{
-		rows: in.Trace.Rows, patience: in.Patience, clock: clock, gate: g, caps: caps,
+		plan: p, rows: in.Trace.Rows, patience: in.Patience, clock: clock, gate: g, caps: caps,
 		teams: in.Trace.Teams(), from: in.Trace.From(), horizon: in.Trace.To(),
 		windows: newWindows(caps, p.policy, g.ledger), tally: newTally(in.Trace),
 	}
 	for i, r := range e.rows {
 		e.push(event{at: r.At, row: i})
 	}
+	return e, nil
+}
+
+// replay works through the events until none is left: every run has ended then.
+func (e *engine) replay(ctx context.Context) (Scenario, error) {
 	for n := 0; e.queue.Len() > 0; n++ {
 		if n%1024 == 0 && ctx.Err() != nil {
 			return Scenario{}, ctx.Err()
 		}
 		next := heap.Pop(&e.queue).(event)
-		clock.now = next.at
+		e.clock.now = next.at
+		var err error
 		if next.ends != nil {
 			err = e.end(ctx, next.ends)
 		} else {
@@ -179,7 +187,7 @@ func replay(ctx context.Context, in Input, caps Caps, p plan) (Scenario, error) 
 			return Scenario{}, err
 		}
 	}
-	return e.scenario(ctx, p)
+	return e.scenario(ctx)
 }
 
 func newWindows(caps Caps, policy budgetfloor.Policy, l *capacityledger.Ledger) []*window {
@@ -310,12 +318,12 @@ func (e *engine) end(ctx context.Context, run *running) error {
 	return nil
 }
 
-func (e *engine) scenario(ctx context.Context, p plan) (Scenario, error) {
-	s := e.tally.scenario(p.name)
+func (e *engine) scenario(ctx context.Context) (Scenario, error) {
+	s := e.tally.scenario(e.plan.name)
 	for _, w := range e.windows {
 		s.Windows = append(s.Windows, w.instances()...)
 	}
 	var err error
-	s.Reserves, err = e.reserves(ctx, p.policy)
+	s.Reserves, err = e.reserves(ctx, e.plan.policy)
 	return s, err
 }

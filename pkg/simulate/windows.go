@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"strconv"
 	"time"
 
@@ -72,13 +73,16 @@ func (w *window) ask(run holdfast.RunID, r Row, now time.Time) capacityledger.As
 // share is a part of the window in basis points; an ask is rounded up and at least
 // one, so that many small runs do not ride for nothing.
 func (w *window) share(cost holdfast.MicroUSD, up bool) holdfast.BasisPoints {
-	whole, rest := cost/w.cap.USD, cost%w.cap.USD
-	exact := int64(rest) * int64(holdfast.Whole) // at most a billion dollars times 10,000: fits
-	points := int64(whole)*int64(holdfast.Whole) + exact/int64(w.cap.USD)
-	if up && exact%int64(w.cap.USD) != 0 {
+	const most = uint64(holdfast.MaxUSD) // the largest number that the ledger takes
+	high, low := bits.Mul64(uint64(cost), uint64(holdfast.Whole))
+	if high >= uint64(w.cap.USD) {
+		return holdfast.BasisPoints(most)
+	}
+	points, rest := bits.Div64(high, low, uint64(w.cap.USD))
+	if up && rest > 0 {
 		points++
 	}
-	return holdfast.BasisPoints(min(max(1, points), int64(holdfast.MaxUSD)))
+	return holdfast.BasisPoints(min(max(1, points), most))
 }
 
 // preview says whether the window would refuse the run now. It takes nothing.
