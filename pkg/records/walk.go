@@ -54,7 +54,8 @@ func (t *Table[T]) Walk(ctx context.Context, q Query, visit func(Versioned[T]) e
 // a short page with a cursor instead of reading everything.
 const maxScan = 5_000
 
-// scanPage is how many values a filter reads at a time.
+// scanPage is how many values a filter reads at a time, at most: it begins with what
+// is wanted and reads more where few match.
 const scanPage = 500
 
 // Filter lists up to q.Limit values of the query that keep accepts, and the cursor
@@ -67,8 +68,8 @@ func (t *Table[T]) Filter(ctx context.Context, q Query, keep func(T) bool) (valu
 	if err != nil {
 		return nil, "", err
 	}
-	q.Limit, q.After = scanPage, page
-	for read := 0; read < maxScan; {
+	q.Limit, q.After = min(want+1, scanPage), page
+	for read := 0; read < maxScan; q.Limit = min(4*q.Limit, scanPage) {
 		found, following, err := t.List(ctx, q)
 		if err != nil {
 			return nil, "", err
@@ -90,9 +91,9 @@ func (t *Table[T]) Filter(ctx context.Context, q Query, keep func(T) bool) (valu
 		if following == "" {
 			return values, "", nil
 		}
-		q.After, last = following, ""
+		q.After = following
 	}
-	return values, joinCursor(q.After, ""), nil
+	return values, joinCursor(q.After, last), nil
 }
 
 // before says whether id was shown before (or is) the last one shown.

@@ -103,7 +103,7 @@ func TestFilterOfASparseMatchStopsReadingAndGoesOnFromItsCursor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if *pages > 10 {
+		if *pages > 14 {
 			t.Fatalf("one call read %d pages", *pages)
 		}
 		calls++
