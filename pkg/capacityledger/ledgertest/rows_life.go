@@ -3,11 +3,8 @@ package ledgertest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/capacityledger"
@@ -31,6 +28,8 @@ func lifeRows() []Row {
 		{"the record alone is enough to close it (D7)", play(recordAloneSuffices)},
 		{"what the dead held comes back, what the living settled stays (D1)", play(deadAndLiving)},
 		{"a spend to the last micro-dollar leaves zero (I1, I4)", play(toTheLastMicroDollar)},
+		{"a launch that is denied on one subject leaves nothing on the others (C5)", play(deniedOnTheLast)},
+		{"each dead holder's slot comes back at its own expiry, whatever the traffic (D2)", play(ownExpiry)},
 		{"settle, release and expiry at once make one close (E1)", threeClosers},
 		{"after a crash the holders are the same and the cap still holds (F7)", reopenKeepsHolders},
 		{"after a crash the names are found again (F8)", reopenFindsNames},
@@ -230,6 +229,51 @@ func toTheLastMicroDollar(s *script) {
 	s.check(d.Remaining.Int() == 0, "remaining %s", d.Remaining)
 }
 
+func deniedOnTheLast(s *script) {
+	window := holdfast.Subject{Kind: holdfast.KindAccount, ID: "fp-1", Axis: holdfast.AxisFiveHour, Period: "1773147600"}
+	busy := s.grant(s.ask(slots, review, at(slots, 1), 1), 1)
+	launch := func(admitted bool) {
+		share := s.grant(s.ask(window, feature, at(window, 8000), 2000), 2000)
+		money := s.grant(s.ask(dollars, feature, at(dollars, usd(10)), usd(10)), usd(10))
+		slot := s.ask(slots, feature, at(slots, 1), 1)
+		if !admitted {
+			s.deny(slot, "", true)
+			s.release(money.ID, true)
+			s.release(share.ID, true)
+			return
+		}
+		s.settle(s.grant(slot, 1).ID, 1, 0, true)
+		s.settle(money.ID, 1, usd(1), true)
+		s.settle(share.ID, 1, 0, true)
+	}
+	launch(false)
+	s.holds(window, 0, 0)
+	s.holds(dollars, 0, 0)
+	s.settle(busy.ID, 1, 0, true)
+	launch(true)
+	s.holds(window, 0, 0)
+	s.holds(dollars, usd(1), 0)
+	s.holds(slots, 0, 0)
+}
+
+func ownExpiry(s *script) {
+	start := s.clock.Now()
+	for i := range 10 {
+		ask := s.ask(slots, feature, at(slots, 10), 1)
+		ask.Expires = start.Add(time.Duration(i+1) * time.Second)
+		s.grant(ask, 1)
+	}
+	for i := range 10 {
+		s.deny(s.ask(slots, review, at(slots, 10), 1), "", true)
+		s.clock.Advance(time.Second)
+		s.expire(s.clock.Now(), 200, 1)
+		living := s.ask(slots, review, at(slots, 10), 1)
+		living.Expires = start.Add(time.Hour)
+		s.grant(living, 1)
+		s.has(slots, feature, 0, int64(9-i))
+	}
+}
+
 // threeClosers races the three ways to close over and over.
 func threeClosers(ctx context.Context, h Harness) error {
 	store, err := h.Open()
@@ -264,91 +308,5 @@ func threeClosers(ctx context.Context, h Harness) error {
 		s.holds(dollars, 0, usd(15))
 		s.sound()
 	}
-	return s.err
-}
-
-func reopenKeepsHolders(ctx context.Context, h Harness) error {
-	for n := int64(1); n <= 3; n++ {
-		store, err := h.Open()
-		if err != nil {
-			return err
-		}
-		s := newScript(ctx, store)
-		for range n {
-			s.grant(s.ask(slots, docs, at(slots, n), 1), 1)
-			s.grant(s.ask(dollars, review, at(dollars, usd(9)), usd(2)), usd(2))
-		}
-		before, _ := s.store.Balance(ctx, slots)
-		s.reopen(h)
-		after, err := s.store.Balance(ctx, slots)
-		s.check(err == nil && cmp.Equal(before, after, opaque), "the balance became %s", cmp.Diff(before, after, opaque))
-		s.deny(s.ask(slots, feature, at(slots, n), 1), "", true)
-		s.settle(before.Open[0].ID, 1, 0, true)
-		s.grant(s.ask(slots, feature, at(slots, n), 1), 1)
-		s.has(dollars, review, 0, usd(2)*n)
-		if s.err != nil {
-			return fmt.Errorf("%d holders: %w", n, s.err)
-		}
-	}
-	return nil
-}
-
-func reopenFindsNames(ctx context.Context, h Harness) error {
-	store, err := h.Open()
-	if err != nil {
-		return err
-	}
-	s := newScript(ctx, store)
-	window := holdfast.Subject{Kind: holdfast.KindAccount, ID: "sha256:Ab.C_d|e", Axis: holdfast.AxisFiveHour, Period: "1762000000"}
-	var ids []holdfast.AllocationID
-	for _, holder := range []holdfast.Identity{review, docs, holdfast.TeamBot("a-9", "b-1"), holdfast.TeamBot("acme", "review-pr")} {
-		ids = append(ids, s.grant(s.ask(window, holder, holdfast.NoLimit, 100), 100).ID)
-	}
-	s.reopen(h)
-	for _, id := range ids {
-		s.renew(id, 1, 1, 0, s.clock.Now().Add(lease))
-	}
-	s.has(window, holdfast.TeamBot("acme", "review-pr"), 0, 100)
-	s.has(window, review, 0, 100)
-	for _, id := range ids {
-		s.release(id, true)
-	}
-	s.holds(window, 0, 0)
-	return s.err
-}
-
-func reopenKeepsHistory(ctx context.Context, h Harness) error {
-	store, err := h.Open()
-	if err != nil {
-		return err
-	}
-	s := newScript(ctx, store)
-	first, second, third := s.ask(dollars, feature, at(dollars, usd(50)), usd(20)), s.ask(dollars, feature, at(dollars, usd(50)), usd(20)), s.ask(dollars, review, at(dollars, usd(50)), usd(4))
-	s.grant(first, usd(20))
-	s.grant(second, usd(20))
-	s.settle(first.ID, 1, usd(5), true)
-	s.clock.Advance(20 * time.Minute)
-	repairAll(s)
-	s.renew(second.ID, 1, 4, usd(1), s.clock.Now().Add(lease))
-	s.renew(second.ID, 2, 1, usd(2), s.clock.Now().Add(lease))
-	s.grant(third, usd(4))
-	s.settle(third.ID, 3, usd(3), true)
-	s.reopen(h)
-	s.holds(dollars, usd(11), usd(17))
-	for _, ask := range []capacityledger.Ask{first, third} {
-		s.refuse(ask, capacityledger.ErrClosed)
-		s.check(s.get(ask.ID).Outcome == capacityledger.Settled, "it is %q", s.get(ask.ID).Outcome)
-	}
-	s.settle(first.ID, 1, usd(5), false)
-	s.settle(third.ID, 3, usd(3), false)
-	s.settle(second.ID, 1, usd(1), false)
-	s.holds(dollars, usd(11), usd(17))
-	s.settle(first.ID, 2, usd(1), false)
-	s.settle(second.ID, 2, usd(2), true)
-	s.holds(dollars, usd(12), 0)
-	s.reopen(h)
-	s.holds(dollars, usd(12), 0)
-	s.has(dollars, feature, usd(9), 0)
-	s.refuse(second, capacityledger.ErrClosed)
 	return s.err
 }

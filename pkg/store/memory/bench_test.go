@@ -117,7 +117,10 @@ func BenchmarkPairAgainstBareMap(b *testing.B) {
 	for _, callers := range []int{1, 64} {
 		for _, subjects := range []int{1, 1000} {
 			b.Run(fmt.Sprintf("callers=%d/subjects=%d", callers, subjects), func(b *testing.B) {
-				w := newWorkload(subjects)
+				w, others := newWorkload(subjects), newWorkload(10)
+				for i := range others.subjects {
+					others.subjects[i].ID = fmt.Sprintf("other-%d", i)
+				}
 				ledger := capacityledger.New(memory.NewLedger(), capacityledger.Options{Clock: clocktest.New()})
 				floor := &bare{subjects: map[holdfast.Subject]*[2]int64{}, entries: map[holdfast.AllocationID]capacityledger.Allocation{}}
 				ctx := context.Background()
@@ -133,6 +136,13 @@ func BenchmarkPairAgainstBareMap(b *testing.B) {
 				bare := func() {
 					ask, subject := w.ask()
 					floor.pair(ask, subject, w.now)
+				}
+				for i := range 10_000 { // both carry as many live entries as a busy fleet has
+					ask, subject := others.ask()
+					if _, _, err := ledger.Reserve(ctx, ask); err != nil {
+						b.Fatal(err)
+					}
+					floor.entries[ask.ID] = capacityledger.Allocation{ID: ask.ID, Subject: subject, Holder: ask.Holder, Run: ask.Run, Sequence: int64(i)}
 				}
 				b.ReportAllocs()
 				rounds(b, callers, pair, bare)
