@@ -200,3 +200,22 @@ func TestAReservationNeverCreatesACapAndNeverLetsItsHolderPastIt(t *testing.T) {
 		}
 	}
 }
+
+// Fault B7: what nobody configured withholds nothing, not even a default share.
+func TestAPolicyThatSaysNothingWithholdsNothing(t *testing.T) {
+	for name, p := range map[string]budgetfloor.Policy{
+		"the zero policy":          {},
+		"a reservation of nothing": decode(t, `{"reservations":[{"bot":"review-pr","pool_eligible":true}]}`),
+		"a repository's quota":     decode(t, `{"repo_quotas":[{"repo":"a/b","monthly_usd":1}]}`),
+	} {
+		for _, text := range []string{"team/acme/slots", "team/acme/usd@2026-11", "platform/all/slots", "account/f00/week", "org/eu/usd@2026-11"} {
+			s, err := holdfast.ParseSubject(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if shares := p.Reserved(s, noon, "acme"); len(shares) != 0 || !p.OtherReserved(s, holdfast.Identity{}, noon).IsZero() {
+				t.Errorf("%s withholds %v on %s", name, texts(shares), s)
+			}
+		}
+	}
+}

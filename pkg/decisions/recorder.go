@@ -49,6 +49,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// maxLabel is how much of a name in a request is kept.
+const maxLabel = 100
+
 // fold is how long repeats of a refusal are one row.
 const fold = time.Second
 
@@ -127,6 +130,8 @@ func teamReason(team holdfast.TeamID, reason holdfast.DenyReason) string {
 func (r *Recorder) Record(d Decision) string {
 	now := r.clock.Now()
 	d.At, d.LastAt, d.Count = now, now, 1
+	// Both are as the request wrote them.
+	d.Team, d.Bot = holdfast.TeamID(holdfast.Clip(string(d.Team), maxLabel)), holdfast.Clip(d.Bot, maxLabel)
 	row, dropped := r.take(d, now)
 	if dropped {
 		r.options.Dropped(1)
@@ -243,10 +248,29 @@ func (r *Recorder) write(ctx context.Context, e *entry) error {
 			return nil // pruned meanwhile
 		}
 	}
-	if err != nil {
+	var bad *holdfast.InvalidError
+	switch {
+	case errors.As(err, &bad): // no store will ever take it: trying again would never end
+		r.lose(e)
+	case err != nil:
 		r.again(e)
 	}
 	return err
+}
+
+func (r *Recorder) lose(e *entry) {
+	r.mu.Lock()
+	r.drop(e)
+	r.mu.Unlock()
+	r.options.Dropped(1)
+}
+
+// drop forgets an entry that is not going to be written.
+func (r *Recorder) drop(e *entry) {
+	delete(r.byID, e.decision.ID)
+	if key := repeatOf(e.decision); r.folding[key] == e {
+		delete(r.folding, key)
+	}
 }
 
 func (r *Recorder) written(e *entry) {
@@ -261,7 +285,7 @@ func (r *Recorder) again(e *entry) {
 	r.mu.Lock()
 	kept := r.queue(e)
 	if !kept && !e.stored {
-		delete(r.byID, e.decision.ID)
+		r.drop(e)
 	}
 	r.mu.Unlock()
 	if !kept {
@@ -274,16 +298,13 @@ func (r *Recorder) forget() {
 	now := r.clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for id, e := range r.byID {
+	for _, e := range r.byID {
 		age := now.Sub(e.decision.At)
 		over := e.decision.Admitted || age >= fold || age < 0
 		if e.waits || !e.stored || !over {
 			continue
 		}
-		delete(r.byID, id)
-		if key := repeatOf(e.decision); r.folding[key] == e {
-			delete(r.folding, key)
-		}
+		r.drop(e)
 	}
 }
 

@@ -209,6 +209,30 @@ func TestAFailedWriteIsTriedAgainAndAWrittenRowStaysOne(t *testing.T) {
 	}
 }
 
+func TestADecisionThatNoStoreTakesIsDroppedAndNotTriedForEver(t *testing.T) {
+	dropped := 0
+	r := open(t, memory.NewRecords(), clocktest.New(), decisions.Options{Dropped: func(n int) { dropped += n }})
+	huge := refusal("acme", "probe")
+	huge.Detail = strings.Repeat("x", records.MaxBody)
+	id := r.Record(huge)
+	var bad *holdfast.InvalidError
+	if err := r.Flush(t.Context()); !errors.As(err, &bad) || dropped != 1 {
+		t.Errorf("%v, %d dropped; want the store's refusal and 1", err, dropped)
+	}
+	flush(t, r)
+	if _, err := r.Get(t.Context(), id); !errors.Is(err, records.ErrNotFound) {
+		t.Errorf("%v, want not found", err)
+	}
+	if next := r.Record(refusal("acme", "probe")); next == id {
+		t.Error("the next refusal joined the row that was dropped")
+	}
+	long := r.Record(refusal(holdfast.TeamID(strings.Repeat("t", 5_000)), strings.Repeat("b\n", 5_000)))
+	flush(t, r)
+	if d := get(t, r, long); len(d.Team) > 110 || len(d.Bot) > 110 || strings.Contains(d.Bot, "\n") {
+		t.Errorf("a label of %d and one of %d bytes were kept as they came", len(d.Team), len(d.Bot))
+	}
+}
+
 func TestListFilters(t *testing.T) {
 	c := clocktest.New()
 	r := open(t, memory.NewRecords(), c, decisions.Options{})
