@@ -89,7 +89,7 @@ func (c *cli) writeCapacity(w io.Writer, subjects []api.SubjectCapacity) error {
 		return writeBars(w, subjects, style, c.clock())
 	}
 	t := &table{
-		header: []string{"SUBJECT", "CAP", "SETTLED", "OUTSTANDING", "WITHHELD", "FREE", "OVER", "HOLDER", "RESERVED", "SETTLED", "OUTSTANDING", "FREE FOR IT"},
+		header: []string{"SUBJECT", "CAP", "SETTLED", "OUTSTANDING", "WITHHELD", "FREE", "OVER", "HOLDER", "RESERVED FOR IT", "IT SETTLED", "IT HOLDS", "FREE FOR IT"},
 		empty:  "nothing was ever reserved, and nothing has a cap",
 	}
 	for _, s := range subjects {

@@ -151,7 +151,7 @@ func writeChecks(w io.Writer, checks []api.Check) error {
 		}
 		numbers := arithmetic(check.Cap, check.Requested, check.Settled, check.Outstanding, check.Withheld, check.Remaining)
 		switch {
-		case check.Allowance != nil:
+		case check.Allowance != nil && check.Verdict == "pass":
 			numbers = strings.TrimPrefix(numbers+", granted "+show(*check.Allowance), ", ")
 		case numbers == "":
 			numbers = check.Detail

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -132,12 +133,12 @@ func (e *execution) sayWhatCameBack(run api.Run, status execStatus, outcome stri
 	if status.StoppedBy != "" {
 		word = "stopped (" + status.StoppedBy + ")"
 	}
-	text := fmt.Sprintf("holdfast: run %s %s: %s was reserved as %s; spent %s", run.ID, word, reserved(run), run.Identity, status.SpentUSD.Dollars())
+	text := fmt.Sprintf("holdfast: run %s %s: reserved %s as %s, spent %s", run.ID, word, reserved(run), run.Identity, status.SpentUSD.Dollars())
 	switch {
 	case err != nil:
 		text += fmt.Sprintf("; it could not be settled (%s), its lease gives it back", plain(err))
 	case answer.Closed:
-		text += ", the rest came back"
+		text += ", " + back(run, status.SpentUSD) + " came back"
 	default:
 		text += "; it had been closed before, and the spend was recorded"
 	}
@@ -147,18 +148,43 @@ func (e *execution) sayWhatCameBack(run api.Run, status execStatus, outcome stri
 // reserved lists what a run was granted, each amount once.
 func reserved(run api.Run) string {
 	var parts []string
-	seen := map[string]bool{}
 	for _, a := range run.Allocations {
-		text := show(a.Amount)
-		if !seen[text] {
+		if text := show(a.Amount); !slices.Contains(parts, text) {
 			parts = append(parts, text)
 		}
-		seen[text] = true
 	}
+	return listed(parts)
+}
+
+// back lists what came back: the slot and the dollars that were not spent. A run of
+// the month is used up by the launch.
+func back(run api.Run, spent holdfast.MicroUSD) string {
+	var parts []string
+	for _, a := range run.Allocations {
+		amount := amountOf(a.Amount)
+		switch amount.Unit() {
+		case holdfast.UnitRuns:
+			continue
+		case holdfast.UnitUSD:
+			amount = amount.Minus(holdfast.USDAmount(spent)).Positive()
+		case holdfast.UnitNone, holdfast.UnitSlots, holdfast.UnitPercent:
+		}
+		if text := amount.String(); !amount.IsZero() && !slices.Contains(parts, text) {
+			parts = append(parts, text)
+		}
+	}
+	return listed(parts)
+}
+
+func listed(parts []string) string {
 	if len(parts) == 0 {
 		return "nothing"
 	}
-	return strings.Join(parts, " and ")
+	last := len(parts) - 1
+	if last == 0 {
+		return parts[0]
+	}
+	return strings.Join(parts[:last], ", ") + " and " + parts[last]
 }
 
 // watch renews a run while its command lives and stops the command when it may not

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/api"
@@ -130,7 +131,7 @@ func refusalText(p api.Problem) string {
 	if p.Cause != "" {
 		b.WriteString(" (" + p.Cause + ")")
 	}
-	if p.Subject != "" {
+	if p.Subject != "" && !strings.HasPrefix(p.Detail, p.Subject) {
 		b.WriteString(" on " + p.Subject)
 	}
 	if p.Detail != "" {
@@ -147,7 +148,7 @@ func refusalText(p api.Problem) string {
 	if p.Retryable != nil && !*p.Retryable {
 		next = append(next, "asking again cannot help")
 	} else if p.RetryAfterS > 0 {
-		next = append(next, fmt.Sprintf("try again in %d s, or wait with --wait-for", p.RetryAfterS))
+		next = append(next, fmt.Sprintf("try again in %s, or keep asking with --wait-for", showSpan(time.Duration(p.RetryAfterS)*time.Second)))
 	}
 	if !p.ResetAt.IsZero() {
 		next = append(next, "resets at "+showTime(p.ResetAt))
@@ -164,6 +165,9 @@ func refusalText(p api.Problem) string {
 // arithmetic prints the numbers of a judgement that are there.
 func arithmetic(limit, requested, settled, outstanding, withheld, remaining *api.Amount) string {
 	var parts []string
+	if limit == nil && requested != nil {
+		parts, remaining = append(parts, "no limit"), nil
+	}
 	for _, n := range []struct {
 		word   string
 		amount *api.Amount

@@ -15,7 +15,7 @@ import (
 // matters above a cap, so it is a value of its own.
 func policyView(policy api.BudgetFloor) map[string]any {
 	reservations, quotas := map[string]api.Reservation{}, map[string]api.RepoQuota{}
-	var order []string
+	order := []string{}
 	for _, r := range policy.Reservations {
 		holder := api.Identity{Bot: r.Bot, Tier: r.Tier, Team: r.Team}.String()
 		reservations[holder] = r
