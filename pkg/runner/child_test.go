@@ -18,6 +18,7 @@ import (
 func child(t *testing.T, s runner.Spec, words ...string) *runner.Child {
 	t.Helper()
 	s.Argv = append([]string{mustExecutable(t), "agent"}, words...)
+	s.Env = append(s.Env, "GORACE="+noExitSleep)
 	c, err := runner.StartChild(s)
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +41,10 @@ func TestAChildGetsTheStreamsThatItIsGiven(t *testing.T) {
 
 func TestAChildWithoutAnEnvironmentHasAnEmptyOne(t *testing.T) {
 	var out bytes.Buffer
-	c := child(t, runner.Spec{Stdout: &out}, "environment")
+	c, err := runner.StartChild(runner.Spec{Argv: []string{mustExecutable(t), "agent", "environment"}, Stdout: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
 	c.Wait()
 	if !strings.Contains(out.String(), `"env":[]`) && !strings.Contains(out.String(), `"env":null`) {
 		t.Errorf("it printed %s", out.String())

@@ -146,9 +146,16 @@ func orElse[T comparable](field *T, value T) {
 func agentRun(words ...string) queue.RunMessage {
 	return queue.RunMessage{
 		Run: "R1", Team: "acme", Publication: 3, Generation: 2,
-		Bot: holdfast.Bot{Name: "probe", Lane: holdfast.LaneCommand, Command: append([]string{"holdfast", "agent"}, words...)},
+		Bot: holdfast.Bot{
+			Name: "probe", Lane: holdfast.LaneCommand, Command: append([]string{"holdfast", "agent"}, words...),
+			Env: map[string]string{"GORACE": noExitSleep},
+		},
 	}
 }
+
+// noExitSleep keeps a child that is this binary, built with the race detector, from
+// sleeping a second when it ends.
+const noExitSleep = "atexit_sleep_ms=0"
 
 // run executes one run to its end and returns its ended report.
 func (r *rig) run(t *testing.T, m queue.RunMessage) queue.Report {

@@ -26,7 +26,7 @@ func TestARunIsClaimedStartedReportedAndLeavesOnlyItsLog(t *testing.T) {
 	q := newFake()
 	asked := make(chan queue.Claim, 64)
 	q.claims(func(_ context.Context, c queue.Claim) (queue.Grant, error) { asked <- c; return granted, nil })
-	r := newRig(t, q, runner.Options{Name: "r7", Heartbeat: time.Second, Clock: clocktest.New()})
+	r := newRig(t, q, runner.Options{Name: "r7", Heartbeat: time.Minute, Clock: clocktest.New()})
 	r.deliver(agentRun("print=hello", "report={\"cost_usd\": 0.12}\n{\"cost_usd\": \"0.000001\"}\n", "print=bye"))
 
 	if diff := cmp.Diff(queue.Claim{Run: "R1", Publication: 3, Generation: 2, Runner: "r7"}, next(t, asked)); diff != "" {
@@ -361,7 +361,7 @@ func TestAChildSeesOnlyWhatItMay(t *testing.T) {
 	r := newRig(t, newFake(), runner.Options{})
 	m := agentRun("environment", "{{pr}}", "--title={{title}}", "{{ unknown }}", "{{.Names}}", "{{note}}")
 	m.Repo = "acme/widgets"
-	m.Bot.Env = map[string]string{"MODE": "fast", "HOLDFAST_RUN": "forged", "HOLDFAST_TOKEN": "forged"}
+	m.Bot.Env = map[string]string{"MODE": "fast", "GORACE": noExitSleep, "HOLDFAST_RUN": "forged", "HOLDFAST_TOKEN": "forged"}
 	m.Bot.Inputs = map[string]holdfast.BotInput{"pr": {Required: true}, "title": {Default: "none"}, "note": {}}
 	m.Inputs = map[string]string{"pr": "7; rm -rf $HOME {{title}}", "extra-value": "x"}
 	if ended := r.run(t, m); ended.Ending != queue.EndFinished {
@@ -383,7 +383,7 @@ func TestAChildSeesOnlyWhatItMay(t *testing.T) {
 	}
 	work = filepath.Join(work, "work", "R1-1")
 	want := []string{
-		"HOLDFAST_ATTEMPT=1", "HOLDFAST_BOT=probe", "HOLDFAST_BUDGET_USD=100.000000", "HOLDFAST_INPUT_EXTRA_VALUE=x", "HOLDFAST_INPUT_NOTE=",
+		"GORACE=" + noExitSleep, "HOLDFAST_ATTEMPT=1", "HOLDFAST_BOT=probe", "HOLDFAST_BUDGET_USD=100.000000", "HOLDFAST_INPUT_EXTRA_VALUE=x", "HOLDFAST_INPUT_NOTE=",
 		"HOLDFAST_INPUT_PR=7; rm -rf $HOME {{title}}", "HOLDFAST_INPUT_TITLE=none", "HOLDFAST_REPO=acme/widgets", "HOLDFAST_REPORT=" + work + "/report.jsonl",
 		"HOLDFAST_RUN=R1", "HOLDFAST_TEAM=acme", "HOME=" + work + "/workspace", "MODE=fast", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + work + "/tmp", "TZ=UTC",
 	}
