@@ -44,9 +44,9 @@ func Dispositions() []Disposition {
 	return []Disposition{Done, Drop, Later, Return, Leave, Unreadable, Newer, Exhausted}
 }
 
-// The reasons of a [GrantStop], which decide how the attempt ends. Any other text
-// reads as StopLeaseLost.
+// The reasons of a [GrantStop], which decide how the attempt ends; they are the run
+// document's words. Any other text reads as StopLeaseLost.
 const (
-	StopCancelled = "cancelled"  // the caller cancelled the run: [EndCancelled]
-	StopLeaseLost = "lease_lost" // its allocation is closed: [EndLeaseLost]
+	StopCancelled = "cancelled_by_caller" // [EndCancelled]
+	StopLeaseLost = "lease_lost"          // its allocation is closed: [EndLeaseLost]
 )

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -33,6 +34,8 @@ type attempt struct {
 	cancelOnce sync.Once
 	cancelled  chan struct{} // closed by a cancel notice
 
+	nonce    string       // of the claim
+	repeated bool         // the claim was asked before, by a former delivery
 	number   int          // the server's, from the grant
 	sequence int64        // of the last claim or report
 	budget   atomic.Int64 // micro-dollars; the last grant's
@@ -43,7 +46,7 @@ type attempt struct {
 }
 
 func newAttempt(r *Runner, dir string, d queue.Delivery) *attempt {
-	return &attempt{runner: r, dir: dir, delivery: d, message: d.Message, cancelled: make(chan struct{})}
+	return &attempt{runner: r, dir: dir, delivery: d, message: d.Message, cancelled: make(chan struct{}), nonce: rand.Text()}
 }
 
 func (a *attempt) cancel() { a.cancelOnce.Do(func() { close(a.cancelled) }) }
@@ -51,7 +54,7 @@ func (a *attempt) cancel() { a.cancelOnce.Do(func() { close(a.cancelled) }) }
 // claim asks for a new attempt.
 func (a *attempt) claim(ctx context.Context) (queue.Grant, error) {
 	fence := time.NewTimer(fenceAfter(a.runner.options.Lease))
-	grant, err := a.ask(ctx, queue.Claim{})
+	grant, err := a.ask(ctx, queue.Claim{Nonce: a.nonce})
 	if err != nil || grant.Verdict != queue.GrantGo {
 		fence.Stop()
 		return grant, err
@@ -173,6 +176,10 @@ func (a *attempt) watch(ctx context.Context, child *Child) {
 			(<-answers).fence.Stop()
 		}
 	}()
+	if a.repeated { // its lease began with the first asking
+		waiting = true
+		a.renew(asking, 0, answers)
+	}
 	beat := time.NewTicker(o.Heartbeat)
 	defer beat.Stop()
 	cancelled, drain := a.cancelled, ctx.Done()

@@ -70,7 +70,20 @@ type Runner struct {
 
 	mu     sync.Mutex
 	active map[holdfast.RunID]*attempt
+	asked  map[holdfast.RunID]openClaim // claims whose answer is not known
 }
+
+// openClaim is a claim that may have begun an attempt that nobody executes. The next
+// delivery of the same message here asks with the same nonce, and is given that
+// attempt.
+type openClaim struct {
+	publication, generation int
+	nonce                   string
+}
+
+// maxOpenClaims bounds what is remembered. Of a forgotten claim, the attempt that it
+// may have begun is ended by its lease.
+const maxOpenClaims = 1024
 
 // New is a runner that takes its work from q. It touches nothing until Run.
 func New(q Queue, o Options) (*Runner, error) {
@@ -119,7 +132,7 @@ func New(q Queue, o Options) (*Runner, error) {
 			Allowed: "less than three quarters of the lease",
 		}
 	}
-	return &Runner{queue: q, options: o, active: map[holdfast.RunID]*attempt{}}, nil
+	return &Runner{queue: q, options: o, active: map[holdfast.RunID]*attempt{}, asked: map[holdfast.RunID]openClaim{}}, nil
 }
 
 func orElse[T comparable](field *T, value T) {
@@ -180,7 +193,25 @@ func (r *Runner) begin(dir string, d queue.Delivery) *attempt {
 	}
 	a := newAttempt(r, dir, d)
 	r.active[d.Message.Run] = a
+	open := r.asked[d.Message.Run]
+	if open.nonce != "" && open.publication == d.Message.Publication && open.generation == d.Message.Generation {
+		a.nonce, a.repeated = open.nonce, true
+	}
 	return a
+}
+
+// answered notes whether the attempt's claim got an answer that settles it.
+func (r *Runner) answered(a *attempt, settled bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if settled {
+		delete(r.asked, a.message.Run)
+		return
+	}
+	if len(r.asked) >= maxOpenClaims {
+		clear(r.asked)
+	}
+	r.asked[a.message.Run] = openClaim{a.message.Publication, a.message.Generation, a.nonce}
 }
 
 func (r *Runner) end(a *attempt) {
@@ -197,14 +228,16 @@ func (r *Runner) execute(ctx context.Context, dir string, d queue.Delivery) queu
 	}
 	defer r.end(a)
 	grant, err := a.claim(ctx)
+	begin, stale := grant.Verdict == queue.GrantGo, grant.Verdict == queue.GrantDrop || grant.Verdict == queue.GrantStop
+	r.answered(a, err == nil && (begin || stale))
 	switch {
 	case err != nil:
 		r.options.Log.Warn("cannot claim a run", "run", d.Message.Run, "err", err)
 		return queue.Later
-	case grant.Verdict == queue.GrantDrop, grant.Verdict == queue.GrantStop:
+	case begin:
+		return a.run(ctx, grant)
+	case stale:
 		return queue.Drop
-	case grant.Verdict != queue.GrantGo:
-		return queue.Later
 	}
-	return a.run(ctx, grant)
+	return queue.Later
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/clock/clocktest"
 	"github.com/holdfast-io/holdfast/pkg/queue"
 	"github.com/holdfast-io/holdfast/pkg/runner"
+	"github.com/holdfast-io/holdfast/pkg/runs"
 )
 
 func TestARunIsClaimedStartedReportedAndLeavesOnlyItsLog(t *testing.T) {
@@ -29,7 +30,11 @@ func TestARunIsClaimedStartedReportedAndLeavesOnlyItsLog(t *testing.T) {
 	r := newRig(t, q, runner.Options{Name: "r7", Heartbeat: time.Minute, Clock: clocktest.New()})
 	r.deliver(agentRun("print=hello", "report={\"cost_usd\": 0.12}\n{\"cost_usd\": \"0.000001\"}\n", "print=bye"))
 
-	if diff := cmp.Diff(queue.Claim{Run: "R1", Publication: 3, Generation: 2, Runner: "r7"}, next(t, asked)); diff != "" {
+	claim := next(t, asked)
+	if len(claim.Nonce) < 20 {
+		t.Errorf("the claim's nonce is %q", claim.Nonce)
+	}
+	if diff := cmp.Diff(queue.Claim{Run: "R1", Publication: 3, Generation: 2, Runner: "r7", Nonce: claim.Nonce}, claim); diff != "" {
 		t.Errorf("the claim: %s", diff)
 	}
 	common := queue.Report{Version: 1, Run: "R1", Attempt: 1, Runner: "r7", At: clocktest.T0}
@@ -129,6 +134,60 @@ func TestASecondDeliveryOfARunThatIsExecutedHereStartsNothing(t *testing.T) {
 	r.endOf(t)
 	if n := claims.Load(); n != 1 {
 		t.Errorf("%d attempts were claimed, want 1", n)
+	}
+}
+
+func TestAClaimWithoutAnAnswerIsAskedAgainUnderItsNonceAndOneWithAnAnswerIsNot(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		first  queue.Grant
+		err    error
+		change func(*queue.RunMessage)
+		same   bool
+	}{
+		{name: "no answer", err: errors.New("timeout"), same: true},
+		{name: "later", first: queue.Grant{Verdict: queue.GrantLater}, same: true},
+		{name: "drop", first: queue.Grant{Verdict: queue.GrantDrop}},
+		{name: "no answer, and a newer publication", err: errors.New("timeout"), change: func(m *queue.RunMessage) { m.Publication++ }},
+		{name: "no answer, and a newer generation", err: errors.New("timeout"), change: func(m *queue.RunMessage) { m.Generation++ }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			q := newFake()
+			asked := make(chan queue.Claim, 64)
+			var claims atomic.Int64
+			q.claims(func(_ context.Context, c queue.Claim) (queue.Grant, error) {
+				asked <- c
+				if claims.Add(1) == 1 {
+					return row.first, row.err
+				}
+				return granted, nil
+			})
+			r := newRig(t, q, runner.Options{Heartbeat: time.Minute})
+			m := agentRun("hold")
+			r.deliver(m)
+			next(t, r.ended)
+			if row.change != nil {
+				row.change(&m)
+			}
+			r.deliver(m)
+			first, second := next(t, asked), next(t, asked)
+			if (first.Nonce == second.Nonce) != row.same {
+				t.Errorf("the nonces are %s and %s", first.Nonce, second.Nonce)
+			}
+			if row.same { // its lease began with the first asking, so it is renewed at once
+				if c := next(t, asked); c.Attempt != 1 {
+					t.Errorf("%+v, want a renewal", c)
+				}
+			}
+			r.cancel("R1")
+			r.endOf(t)
+		})
+	}
+}
+
+func TestTheQueuesWordsForAStopAreTheRunDocuments(t *testing.T) {
+	if queue.StopCancelled != string(runs.ReasonCancelled) || queue.StopLeaseLost != string(runs.ReasonLeaseLost) {
+		t.Errorf("%q and %q against %q and %q", queue.StopCancelled, queue.StopLeaseLost, runs.ReasonCancelled, runs.ReasonLeaseLost)
 	}
 }
 
