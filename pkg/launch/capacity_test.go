@@ -310,14 +310,14 @@ func TestALaunchRefusedOnDollarsGivesBackSlotAndRun(t *testing.T) {
 func TestARollbackReleasesTheSlot(t *testing.T) {
 	w := newWorld(t)
 	w.team("acme", teams.Limits{MaxConcurrentRuns: slots(1)})
-	w.queue.publish = func(queue.RunMessage) error { return errors.New("the queue is away") }
+	w.db.fail("runs", "insert")
 	if _, _, err := w.Launch(w.ctx, member, ask("probe")); !errors.Is(err, launch.ErrUnavailable) {
 		t.Fatalf("error %v", err)
 	}
 	if got := w.slotsOf("acme"); got != 0 {
 		t.Fatalf("%d slots stay held after the rollback", got)
 	}
-	w.queue.publish = nil
+	w.db.set(nil)
 	w.admitted(ask("probe"))
 }
 

@@ -132,7 +132,8 @@ func (s *Service) giveBack(ctx context.Context, held, stored []runs.Hold) {
 
 // judgeAgain asks anew, under the run's own identity, for what the run held when its
 // launch was admitted and has lost since. It takes no second run of the month. What
-// it got is returned, with the run's settled holds of other axes.
+// it got is returned, with the run of the month that it has. What is still open of
+// the old allocations goes back first, so that the run is not refused by itself.
 func (s *Service) judgeAgain(ctx context.Context, run runs.Run) ([]runs.Hold, holdfast.Denial, error) {
 	asks, err := s.nextAsk(ctx, run.ID)
 	if err != nil {
@@ -150,6 +151,13 @@ func (s *Service) judgeAgain(ctx context.Context, run runs.Run) ([]runs.Hold, ho
 		return nil, holdfast.Denial{Reason: holdfast.DenyMonthlyUSD, Public: "the run has spent its budget"}, nil
 	}
 	c := candidate{identity: run.Identity, bot: run.Bot, team: run.Team, ask: ask, minimum: min(ask, max(leastUSD, ask/10))}
+	var unit []runs.Hold
+	for _, hold := range run.Holds {
+		if hold.Subject.Axis == holdfast.AxisRuns {
+			unit = append(unit, hold)
+		}
+	}
+	s.giveBack(ctx, run.Holds, unit)
 	for _, check := range s.launchChecks() {
 		denial, err := check.run(ctx, a, c)
 		if err == nil && a.unheld != "" {
@@ -160,13 +168,7 @@ func (s *Service) judgeAgain(ctx context.Context, run runs.Run) ([]runs.Hold, ho
 			return nil, denial, err
 		}
 	}
-	for _, hold := range run.Holds { // what is still open of the old ones goes back
-		if hold.Subject.Axis == holdfast.AxisRuns {
-			a.holds = append(a.holds, hold)
-		}
-	}
-	s.giveBack(ctx, run.Holds, a.holds)
-	return a.holds, holdfast.Denial{}, nil
+	return append(a.holds, unit...), holdfast.Denial{}, nil
 }
 
 // nextAsk is a generation for allocation ids that nobody else uses for this run.

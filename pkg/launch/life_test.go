@@ -668,3 +668,89 @@ func TestAHostileReportIsBounded(t *testing.T) {
 		t.Errorf("spent %s", got.Spent)
 	}
 }
+
+// Only a part of what it held is gone: the rest goes back before it asks again, so
+// that the run is not refused by what it holds itself.
+func TestAClaimOnHalfAPromiseIsJudgedAgainWithoutIt(t *testing.T) {
+	w := newWorld(t)
+	w.team("acme", teams.Limits{MaxConcurrentRuns: slots(1), MonthlyUSD: usdLimit(1)})
+	run := w.admitted(ask("review-pr")) // all of the month's dollars
+	must(w.ledger.Release(w.ctx, run.Holds[0].ID))(t)
+	w.started(run.ID)
+	w.held(1, 1, 0, 0, 1)
+	w.apply(w.ended(run.ID, 1, 0.5, queue.EndFinished))
+	w.held(0, 0, 0.5, 0, 1)
+}
+
+// B2: what could not be closed at the end of the first attempt does not stand in the
+// way of its resume.
+func TestAResumeClosesWhatItsFirstAttemptStillHolds(t *testing.T) {
+	w := newWorld(t)
+	w.team("acme", teams.Limits{MaxConcurrentRuns: slots(1)})
+	run := w.admitted(ask("feature-dev"))
+	w.started(run.ID)
+	w.store.set(func(op string, _ ...holdfast.Subject) error {
+		if op == "close" {
+			return capacityledger.ErrUnavailable
+		}
+		return nil
+	})
+	w.apply(w.ended(run.ID, 1, 1, queue.EndInterrupted))
+	w.store.set(nil)
+	if _, denial, err := w.Resume(w.ctx, member, run.ID); err != nil || denial.Denied() {
+		t.Fatalf("denied %q, error %v", denial.Reason, err)
+	}
+	w.held(1, 2, 1, 0, 2)
+}
+
+// Two callers resume one run at once: one does, and the other takes nothing from it.
+func TestTwoResumesOfOneRunMakeOne(t *testing.T) {
+	for range 30 {
+		w := newWorld(t)
+		run := w.admitted(ask("feature-dev"))
+		w.started(run.ID)
+		w.apply(w.ended(run.ID, 1, 1, queue.EndInterrupted))
+		var group sync.WaitGroup
+		var mu sync.Mutex
+		resumed := 0
+		for range 4 {
+			group.Go(func() {
+				_, denial, err := w.Resume(w.ctx, member, run.ID)
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case err == nil && !denial.Denied():
+					resumed++
+				case !errors.Is(err, launch.ErrConflict):
+					t.Errorf("denied %q, error %v", denial.Reason, err)
+				}
+			})
+		}
+		group.Wait()
+		if resumed != 1 {
+			t.Fatalf("resumed %d times", resumed)
+		}
+		w.held(1, 2, 1, 0, 2)
+		w.started(run.ID)
+	}
+}
+
+// A sweep that finds a store away holds nobody dead for one lease after it is back.
+func TestASweepThatFindsAStoreAwayIsQuietForALease(t *testing.T) {
+	w := newWorld(t)
+	service := must(launch.New(w.Service.Deps, launch.Options{Clock: w.clock}))(t)
+	w.clock.Advance(lease)
+	run := w.admitted(ask("probe"))
+	w.started(run.ID)
+	w.clock.Advance(100 * time.Second)
+	w.db.fail("runs", "list")
+	if err := service.Sweep(w.ctx); !errors.Is(err, launch.ErrUnavailable) {
+		t.Fatalf("error %v", err)
+	}
+	w.db.set(nil)
+	w.clock.Advance(100 * time.Second) // the runner could not reach anybody either
+	if err := service.Sweep(w.ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.status(run.ID, runs.Running, "")
+}

@@ -23,14 +23,14 @@ func (s *Service) Recover(ctx context.Context) error {
 		return s.endSilent(ctx, run, runs.ReasonInterrupted)
 	})
 	if err != nil {
-		return wrap("end the runs of the former process", err)
+		return wrap("end the runs of the former process", unavailable(err))
 	}
 	vanished := 0
 	err = s.Runs.Walk(ctx, runs.Queued, func(run runs.Run) error {
 		return s.requeueVanished(ctx, run, &vanished)
 	})
 	if err != nil {
-		return wrap("queue runs again", err)
+		return wrap("queue runs again", unavailable(err))
 	}
 	if _, err := s.sweepUnsettled(ctx); err != nil {
 		return wrap("close what ended runs hold", err)

@@ -129,7 +129,7 @@ func (s *Service) sweepSilent(ctx context.Context) (n int, err error) {
 		}
 		return s.endSilent(ctx, run, runs.ReasonLeaseLost)
 	})
-	return n, err
+	return n, unavailable(err)
 }
 
 // endSilent ends a run that stopped reporting; reason is that of one which a runner
@@ -158,7 +158,7 @@ func (s *Service) sweepUnsettled(ctx context.Context) (n int, err error) {
 		n++
 		return nil
 	})
-	return n, err
+	return n, unavailable(err)
 }
 
 // sweepQueued publishes the queued runs again whose message the queue does not have.
@@ -170,7 +170,7 @@ func (s *Service) sweepQueued(ctx context.Context) (n int, err error) {
 		}
 		return s.requeueVanished(ctx, run, &n)
 	})
-	return n, err
+	return n, unavailable(err)
 }
 
 // requeueVanished publishes a queued run again if its message is gone. A queue that
@@ -225,7 +225,7 @@ func (s *Service) sweepUnheld(ctx context.Context) (n int, err error) {
 		return nil
 	})
 	if err != nil || len(adopt) == 0 {
-		return 0, err
+		return 0, unavailable(err)
 	}
 	rules, err := s.readRules(ctx)
 	if err != nil {
@@ -246,6 +246,10 @@ func (s *Service) adopt(ctx context.Context, rules rules, run runs.Run) error {
 	if err != nil {
 		return err
 	}
+	team, err := s.Teams.Get(ctx, run.Team)
+	if err != nil && !errors.Is(err, records.ErrNotFound) { // a team that is gone caps nothing
+		return unavailable(err)
+	}
 	wants := map[holdfast.Subject]holdfast.Amount{}
 	var order []holdfast.Subject
 	want := func(amount holdfast.Amount, subjects ...holdfast.Subject) {
@@ -264,7 +268,7 @@ func (s *Service) adopt(ctx context.Context, rules rules, run runs.Run) error {
 	held := run.Holds
 	for _, subject := range order {
 		ask := capacityledger.Ask{
-			ID: holdfast.NewAllocationID(run.ID, subject, asks), Terms: capacityledger.Terms{Cap: holdfast.NoLimit},
+			ID: holdfast.NewAllocationID(run.ID, subject, asks), Terms: rules.terms(subject, team, s.now()),
 			Holder: run.Identity, Run: run.ID, Requested: wants[subject], Minimum: wants[subject],
 			Expires: s.now().Add(s.options.Lease), Unjudged: true,
 		}
