@@ -18,6 +18,7 @@ func exampleRows() []Row {
 		{"example: asks of 30 and 30 on 50 dollars get 30 and 20", play(thirtyAndThirty)},
 		{"example: a slot fills one reservation, not two", play(oneSlotOneReservation)},
 		{"example: a team's bot and the platform's of the same name are two holders", play(sameNameTwoHolders)},
+		{"example: a holder is never judged against its own reserve", play(ownReserve)},
 		{"example: a denial for a reservation says so with its numbers", play(heldOutNumbers)},
 	}
 }
@@ -106,6 +107,16 @@ func sameNameTwoHolders(s *script) {
 	s.grant(s.ask(slots, review, limit, 1, withheld), 1)
 	s.has(slots, ours, 0, 1)
 	s.has(slots, review, 0, 1)
+}
+
+func ownReserve(s *script) {
+	// two ordinary runs were there before the policy was
+	s.grant(s.ask(slots, feature, at(slots, 3), 1), 1)
+	s.grant(s.ask(slots, feature, at(slots, 3), 1), 1)
+	s.deny(s.ask(slots, feature, at(slots, 3), 1, reserve(slots, review, 2)), held, true)
+	s.grant(s.ask(slots, review, at(slots, 3), 1, reserve(slots, review, 2)), 1)
+	s.grant(s.ask(dollars, feature, at(dollars, usd(50)), usd(25)), usd(25))
+	s.grant(s.ask(dollars, review, at(dollars, usd(50)), usd(20), reserve(dollars, review, usd(30))), usd(20))
 }
 
 func heldOutNumbers(s *script) {
