@@ -359,7 +359,7 @@ func TestALaunchThatCannotBeQueuedLeavesNothing(t *testing.T) {
 // C2: a document of another run is under the id; it must not be touched.
 func TestAnInsertConflictSparesTheOtherRun(t *testing.T) {
 	w := newWorld(t)
-	w.db.set(func(collection, op, id string) error {
+	w.db.set(func(collection, _, id string) error {
 		if collection == "runs" && op == "insert" {
 			w.db.set(nil)
 			other := runs.Run{ID: holdfast.RunID(id), Team: "globex", Identity: holdfast.PlatformBot("probe"), Status: runs.Queued}
@@ -477,7 +477,7 @@ func TestAnUnheldRunIsAdoptedAboveTheCap(t *testing.T) {
 func TestAPolicyThatWasNeverReadAdmitsWithoutAnAllocation(t *testing.T) {
 	w := newWorld(t)
 	w.team("acme", teams.Limits{MaxConcurrentRuns: slots(0)})
-	w.db.set(func(collection, op, id string) error {
+	w.db.set(func(collection, _, id string) error {
 		if collection == "settings" && id == "budget-floor" {
 			return errors.New("unreadable")
 		}
@@ -499,7 +499,7 @@ func TestAStalePolicyKeepsHoldingItsReserve(t *testing.T) {
 	w.team("acme", teams.Limits{MaxConcurrentRuns: slots(2)})
 	w.policy(reviews(2, 0))
 	w.refused(ask("feature-dev"), holdfast.DenyConcurrency)
-	w.db.set(func(collection, op, id string) error {
+	w.db.set(func(collection, _, id string) error {
 		if collection == "settings" && id == "budget-floor" {
 			return errors.New("unreadable")
 		}
@@ -515,7 +515,7 @@ func TestAStalePolicyKeepsHoldingItsReserve(t *testing.T) {
 // A cap that was never read is not the absence of a cap.
 func TestLimitsThatWereNeverReadAreUnavailable(t *testing.T) {
 	w := newWorld(t)
-	w.db.set(func(collection, op, id string) error {
+	w.db.set(func(collection, _, id string) error {
 		if collection == "settings" && id == "limits" {
 			return errors.New("unreadable")
 		}

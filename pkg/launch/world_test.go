@@ -345,8 +345,6 @@ type hookedStore struct {
 
 var errAfter = errors.New("the write happened and its answer was lost")
 
-func down(holdfast.Subject) error { return capacityledger.ErrUnavailable }
-
 func (h *hookedStore) set(hook func(op string, subjects ...holdfast.Subject) error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -358,7 +356,7 @@ func (h *hookedStore) fail(op string, axis holdfast.Axis) {
 	h.set(func(o string, subjects ...holdfast.Subject) error {
 		for _, subject := range subjects {
 			if o == op && subject.Axis == axis {
-				return down(subject)
+				return capacityledger.ErrUnavailable
 			}
 		}
 		return nil
