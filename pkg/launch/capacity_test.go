@@ -359,7 +359,7 @@ func TestALaunchThatCannotBeQueuedLeavesNothing(t *testing.T) {
 // C2: a document of another run is under the id; it must not be touched.
 func TestAnInsertConflictSparesTheOtherRun(t *testing.T) {
 	w := newWorld(t)
-	w.db.set(func(collection, _, id string) error {
+	w.db.set(func(collection, op, id string) error {
 		if collection == "runs" && op == "insert" {
 			w.db.set(nil)
 			other := runs.Run{ID: holdfast.RunID(id), Team: "globex", Identity: holdfast.PlatformBot("probe"), Status: runs.Queued}
