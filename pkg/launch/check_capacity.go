@@ -15,32 +15,43 @@ func (s *Service) checkConcurrency(ctx context.Context, a *admission, c candidat
 		return holdfast.Denial{}, nil
 	}
 	one := holdfast.SlotAmount(1)
-	return s.reserve(ctx, a, c, "concurrency", one, one, a.rules.slotSubjects(c.team)...)
+	return s.reserve(ctx, a, c, concurrencyCheck, one, one, a.rules.slotSubjects(c.team)...)
 }
 
-// checkMonthlyRuns reserves one run of the month. It is settled as used once the
-// run is published; only an unwinding before that gives it back.
-func (s *Service) checkMonthlyRuns(ctx context.Context, a *admission, c candidate) (holdfast.Denial, error) {
-	if a.unheld != "" || !c.unit {
+// checkMonthly reserves a run of the month and the run's dollars. The run of the
+// month is settled as used once the run is published; only an unwinding before that
+// gives it back.
+func (s *Service) checkMonthly(ctx context.Context, a *admission, c candidate) (holdfast.Denial, error) {
+	if a.unheld == UnheldPolicy { // nothing is judged, so nothing is cut
+		a.budget = c.ask
 		return holdfast.Denial{}, nil
 	}
-	one := holdfast.RunAmount(1)
-	return s.reserve(ctx, a, c, "monthly-runs", one, one, runsSubject(c.team, a.at))
-}
-
-// checkMonthlyUSD reserves the run's dollars on every subject that counts them. The
-// smallest allowance becomes the run's budget, and the larger ones are corrected
-// down to it, so that what is promised is what the run is held to.
-func (s *Service) checkMonthlyUSD(ctx context.Context, a *admission, c candidate) (holdfast.Denial, error) {
-	if a.unheld != "" {
-		if a.budget == 0 { // nothing was judged, so nothing was cut
-			a.budget = c.ask
+	var first holdfast.Denial
+	if a.unheld == "" && c.unit {
+		var err error
+		one := holdfast.RunAmount(1)
+		first, err = s.reserve(ctx, a, c, monthlyCheck, one, one, runsSubject(c.team, a.at))
+		if err != nil || (first.Denied() && !a.dry) {
+			return first, err
 		}
-		return holdfast.Denial{}, nil
 	}
+	if a.unheld != "" { // the documents were judged for every axis
+		return first, nil
+	}
+	denial, err := s.reserveUSD(ctx, a, c)
+	if first.Denied() && err == nil {
+		denial = first
+	}
+	return denial, err
+}
+
+// reserveUSD reserves dollars on every subject that counts them. The smallest
+// allowance becomes the run's budget, and the larger ones are corrected down to it,
+// so that what is promised is what the run is held to.
+func (s *Service) reserveUSD(ctx context.Context, a *admission, c candidate) (holdfast.Denial, error) {
 	subjects := a.rules.usdSubjects(c.team, a.at)
 	a.budget = c.ask
-	denial, err := s.reserve(ctx, a, c, "monthly-usd", holdfast.USDAmount(c.ask), holdfast.USDAmount(c.minimum), subjects...)
+	denial, err := s.reserve(ctx, a, c, monthlyCheck, holdfast.USDAmount(c.ask), holdfast.USDAmount(c.minimum), subjects...)
 	if denial.Denied() || err != nil || a.unheld != "" || a.dry {
 		return denial, err
 	}
@@ -55,7 +66,7 @@ func (s *Service) checkMonthlyUSD(ctx context.Context, a *admission, c candidate
 		return holdfast.Denial{}, nil
 	}
 	if err := s.Ledger.Lower(ctx, corrections); err != nil {
-		return s.failOpen(ctx, a, c, "monthly-usd", subjects[0], err)
+		return s.failOpen(ctx, a, c, monthlyCheck, subjects[0], err)
 	}
 	return holdfast.Denial{}, nil
 }

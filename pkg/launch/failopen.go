@@ -88,11 +88,9 @@ func (s *Service) failOpen(ctx context.Context, a *admission, c candidate, check
 func checkOf(axis holdfast.Axis) string {
 	switch axis {
 	case holdfast.AxisSlots:
-		return "concurrency"
-	case holdfast.AxisRuns:
-		return "monthly-runs"
-	case holdfast.AxisUSD:
-		return "monthly-usd"
+		return concurrencyCheck
+	case holdfast.AxisRuns, holdfast.AxisUSD:
+		return monthlyCheck
 	case holdfast.AxisFiveHour, holdfast.AxisWeek, holdfast.AxisInFlight:
 	}
 	return string(axis)

@@ -20,8 +20,12 @@ type launchCheck struct {
 	run  func(context.Context, *admission, candidate) (holdfast.Denial, error)
 }
 
-// resolveStep is the name of the resolution between the two slices.
-const resolveStep = "resolve"
+// The names of the steps that are written down in more than one place.
+const (
+	resolveStep      = "resolution" // between the two slices
+	concurrencyCheck = "concurrency"
+	monthlyCheck     = "monthly"
+)
 
 // callerChecks are made in this order before the resolution, and cost none.
 func (s *Service) callerChecks() []callerCheck {
@@ -38,9 +42,8 @@ func (s *Service) callerChecks() []callerCheck {
 // launchChecks are made in this order after it.
 func (s *Service) launchChecks() []launchCheck {
 	return []launchCheck{
-		{"concurrency", s.checkConcurrency},
-		{"monthly-runs", s.checkMonthlyRuns},
-		{"monthly-usd", s.checkMonthlyUSD},
+		{concurrencyCheck, s.checkConcurrency},
+		{monthlyCheck, s.checkMonthly},
 	}
 }
 

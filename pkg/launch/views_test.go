@@ -48,7 +48,7 @@ func TestAPreviewShowsAllTheArithmetic(t *testing.T) {
 	for _, c := range preview.Checks {
 		names = append(names, c.Name+" "+string(c.Verdict))
 	}
-	want := []string{"maintenance pass", "membership pass", "role pass", "team pass", "repo-quota pass", "launch-rate pass", "resolve pass", "concurrency deny", "monthly-runs pass", "monthly-usd pass"}
+	want := []string{"maintenance pass", "membership pass", "role pass", "team pass", "repo-quota pass", "launch-rate pass", "resolution pass", "concurrency deny", "monthly pass", "monthly pass"}
 	if diff := cmp.Diff(want, names); diff != "" || preview.Admitted || preview.Denial.Reason != holdfast.DenyConcurrency {
 		t.Errorf("denied %q: %s", preview.Denial.Reason, diff)
 	}
