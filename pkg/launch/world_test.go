@@ -30,7 +30,7 @@ import (
 // world is a service over memory twins whose failures and order a test decides.
 type world struct {
 	*launch.Service
-	t         *testing.T
+	t         testing.TB
 	ctx       context.Context
 	clock     *clocktest.Manual
 	store     *hookedStore
@@ -59,7 +59,9 @@ var (
 
 const lease = 120 * time.Second
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { t.Helper(); return newWorldFor(t) }
+
+func newWorldFor(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, ctx: t.Context(), clock: clocktest.New(), store: &hookedStore{Store: memory.NewLedger()}, db: &hookedDB{DB: memory.NewRecords()}, queue: &fakeQueue{}, rates: &launch.Buckets{}, counts: map[string]int{}}
 	w.ledger = capacityledger.New(w.store, capacityledger.Options{Clock: w.clock})
@@ -90,8 +92,8 @@ func (w *world) replica() *launch.Service {
 	}, Sweep: capacityledger.SweeperOptions{Quiet: -1, Events: capacityledger.SweepEvents{Expired: func(capacityledger.Allocation) { count("expired") }}}}))(w.t)
 }
 
-func must[T any](v T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
