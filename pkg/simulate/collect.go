@@ -252,7 +252,6 @@ func (c *collector) finish() (Trace, error) {
 	}
 	ownBots(trace.Rows, facts)
 	slices.SortStableFunc(trace.Rows, func(a, b Row) int { return a.At.Compare(b.At) })
-	trace.Bots = facts.botless < len(trace.Rows)
 	trace.Assumptions = c.assumptions(facts, trace)
 	return trace, nil
 }

@@ -66,7 +66,7 @@ func TestAReserveOfSlotsHasTwoSides(t *testing.T) {
 		t.Errorf("with: %+v", got)
 	}
 	// One slot over seventy minutes, of which the review used ten.
-	reserve := []Reserve{{Identity: review, Axis: holdfast.AxisSlots, Subjects: 1, Unit: "slot_hours", Reserved: "1.0", Idle: "0.9", IdlePercent: 84}}
+	reserve := []Reserve{{Identity: review, Axis: holdfast.AxisSlots, Capped: true, Subjects: 1, Unit: "slot_hours", Reserved: "1.0", Idle: "0.9", IdlePercent: 84}}
 	if diff := cmp.Diff(reserve, with.Reserves, compareIdentities); diff != "" {
 		t.Error(diff)
 	}
@@ -193,6 +193,15 @@ func TestAReserveThatHoldsNothingIsWarnedOf(t *testing.T) {
 		if !strings.Contains(warnings, words) {
 			t.Errorf("no warning says %q: %s", words, warnings)
 		}
+	}
+	// A reserve of all there is shuts everybody else out: no window ever opens, and the
+	// window is capped all the same.
+	caps.Windows.Week = &WindowCap{USD: 1_000_000_000}
+	all := policyOf(budgetfloor.Reservation{ConcurrentRuns: 2, WeekPercent: 10})
+	text := "submitted_at,team,bot,duration_s,cost_usd\n2026-03-01T09:00:00Z,a,feature,3600,4\n"
+	result := run(t, Input{Trace: read(t, text, ReadOptions{}), Policy: all, Caps: &caps})
+	if len(result.Warnings) != 1 || len(result.Scenario(ScenarioWith).Windows) != 0 {
+		t.Errorf("warnings %q", result.Warnings)
 	}
 }
 

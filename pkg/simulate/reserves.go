@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,7 +18,8 @@ import (
 type Reserve struct {
 	Identity    holdfast.Identity `json:"identity"`
 	Axis        holdfast.Axis     `json:"axis"`
-	Subjects    int               `json:"subjects"` // capped subjects, or windows and months of them; 0: it held nothing
+	Capped      bool              `json:"capped"`   // false: nothing caps the axis in this replay, so nothing is held back
+	Subjects    int               `json:"subjects"` // the subjects it was held back on, months and windows each for itself
 	Unit        string            `json:"unit"`     // slot_hours or usd
 	Reserved    string            `json:"reserved"`
 	Idle        string            `json:"idle"`
@@ -58,10 +60,30 @@ func (e *engine) reserves(ctx context.Context, policy budgetfloor.Policy) ([]Res
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, reserveOf(r.Holder(), axis, m))
+			reserve := reserveOf(r.Holder(), axis, m)
+			reserve.Capped = e.capped(axis)
+			out = append(out, reserve)
 		}
 	}
 	return out, nil
+}
+
+// capped says whether anything of the axis has a cap.
+func (e *engine) capped(axis holdfast.Axis) bool {
+	if axis == holdfast.AxisFiveHour || axis == holdfast.AxisWeek {
+		return slices.ContainsFunc(e.windows, func(w *window) bool { return w.axis == axis })
+	}
+	limit := func(slots holdfast.CountLimit, usd holdfast.USDLimit) bool {
+		if axis == holdfast.AxisSlots {
+			return !slots.Limit(holdfast.UnitSlots).None()
+		}
+		return !usd.Limit(holdfast.UnitUSD).None()
+	}
+	return limit(e.caps.Platform.MaxConcurrentRuns, e.caps.Platform.MonthlyUSD) ||
+		slices.ContainsFunc(e.teams, func(team holdfast.TeamID) bool {
+			own := e.caps.of(team)
+			return limit(own.MaxConcurrentRuns, own.MonthlyUSD)
+		})
 }
 
 func reserves(r budgetfloor.Reservation, axis holdfast.Axis) bool {

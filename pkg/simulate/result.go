@@ -266,7 +266,7 @@ func (r *Result) warn(holders []holdfast.Identity, s Scenario, prefix string) {
 		}
 	}
 	for _, reserve := range s.Reserves {
-		if reserve.Subjects == 0 {
+		if !reserve.Capped {
 			r.Warnings = append(r.Warnings, fmt.Sprintf("%s%s reserves %s, and nothing caps that in this replay: it holds nothing back", prefix, reserve.Identity, axisWord(reserve.Axis)))
 		}
 	}

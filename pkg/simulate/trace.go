@@ -56,7 +56,6 @@ type Trace struct {
 	Skipped     int      // rows that could not be read
 	SkipReasons []string // of the first few of them
 	Assumptions []string
-	Bots        bool // some row named its bot
 }
 
 // ReadOptions say how to read a trace; the zero value is the documented default.
