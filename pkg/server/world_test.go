@@ -155,6 +155,38 @@ func (w *world) call(who, method, path, body string, pairs ...string) reply {
 	return reply{w.t, response.StatusCode, response.Header, string(text)}
 }
 
+// callHead sends a GET and reads the status only, for an answer that has no end.
+func (w *world) callHead(who, path string) reply {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	defer cancel()
+	response := w.open(ctx, who, path)
+	_ = response.Body.Close()
+	return reply{w.t, response.StatusCode, response.Header, ""}
+}
+
+// open sends a GET whose body the caller reads.
+func (w *world) open(ctx context.Context, who, path string, pairs ...string) *http.Response {
+	w.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.http.URL+path, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	bearer := w.bearers[who]
+	if who == "operator" {
+		bearer = w.operator
+	}
+	req.Header.Set("Authorization", "Bearer "+bearer)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		req.Header.Set(pairs[i], pairs[i+1])
+	}
+	response, err := w.http.Client().Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return response
+}
+
 // want demands a status.
 func (r reply) want(status int) reply {
 	r.t.Helper()

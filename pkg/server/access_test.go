@@ -1,0 +1,188 @@
+package server_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/api"
+	"github.com/holdfast-io/holdfast/pkg/auth"
+	"github.com/holdfast-io/holdfast/pkg/server"
+)
+
+// access is who may call each route of the design, by the route's id. "team" says
+// that the route has an owner, so that another team's token finds nothing.
+var access = map[string]struct {
+	who  string
+	team bool
+}{
+	"launch": {"any token", false}, "preview": {"any token", false},
+	"list-runs": {"viewer", false}, "get-run": {"viewer", true}, "explain-run": {"viewer", true}, "run-logs": {"viewer", true},
+	"cancel-run": {"member", true}, "resume-run": {"member", true}, "heartbeat": {"member", true}, "settle": {"member", true},
+	"capacity": {"viewer", false}, "capacity-subject": {"viewer", false}, "release-allocation": {"operator", false},
+	"list-decisions": {"viewer", false}, "get-decision": {"viewer", true}, "explain-decision": {"viewer", true},
+	"create-team": {"operator", false}, "list-teams": {"viewer", false}, "get-team": {"viewer", true}, "patch-team": {"operator", true},
+	"create-token": {"admin", true}, "list-tokens": {"admin", true}, "revoke-token": {"admin", true},
+	"list-bots": {"viewer", false}, "get-bot": {"viewer", false}, "put-bot": {"operator", false}, "delete-bot": {"operator", false},
+	"list-team-bots": {"viewer", true}, "get-team-bot": {"viewer", true}, "put-team-bot": {"admin", true}, "delete-team-bot": {"admin", true},
+	"get-budget-floor": {"operator", false}, "put-budget-floor": {"operator", false}, "check-budget-floor": {"operator", false},
+	"get-limits": {"operator", false}, "put-limits": {"operator", false}, "get-maintenance": {"operator", false}, "put-maintenance": {"operator", false},
+	"get-usage-caps": {"operator", false}, "put-usage-caps": {"operator", false}, "get-runner-pools": {"operator", false}, "put-runner-pools": {"operator", false},
+	"list-audit": {"admin", false}, "events": {"viewer", false},
+}
+
+// ladder is the callers from the lowest.
+var ladder = []string{"any token", "viewer", "member", "admin", "operator"}
+
+// bodyFor is a body that the route can mean.
+func bodyFor(id string) string {
+	bodies := map[string]string{
+		"launch": `{"team":"acme","bot":"probe"}`, "preview": `{"team":"acme","bot":"probe"}`,
+		"heartbeat": `{"spent_usd":0}`, "settle": `{"spent_usd":0,"outcome":"finished"}`, "release-allocation": `{"reason":"test"}`,
+		"create-team": `{"id":"another"}`, "patch-team": `{"name":"x"}`, "create-token": `{"name":"n","role":"viewer"}`,
+		"put-bot": `{"lane":"claw","prompt":"p"}`, "put-team-bot": `{"lane":"claw","prompt":"p"}`,
+		"put-maintenance": `{"on":false}`, "cancel-run": "", "resume-run": "",
+	}
+	if body, ok := bodies[id]; ok {
+		return body
+	}
+	if strings.HasPrefix(id, "put-") || strings.HasPrefix(id, "check-") {
+		return `{}`
+	}
+	return ""
+}
+
+func TestEveryRouteHasItsRowInTheAccessTable(t *testing.T) {
+	w := build(t, nil)
+	seen := map[string]bool{}
+	for _, rt := range w.server.Routes() {
+		row, ok := access[rt.ID]
+		if !ok || row.who != rt.Who {
+			t.Errorf("%s %s (%s) is for %q, the table says %q", rt.Method, rt.Path, rt.ID, rt.Who, row.who)
+		}
+		if strings.Contains(rt.Path, "{team}") && !row.team {
+			t.Errorf("%s names a team and the table does not say that it has an owner", rt.Path)
+		}
+		seen[rt.ID] = true
+	}
+	for id := range access {
+		if !seen[id] {
+			t.Errorf("the table has %s and the server does not", id)
+		}
+	}
+}
+
+func TestEveryRouteAnswersEveryCallerAsTheTableSays(t *testing.T) {
+	for _, rt := range build(t, nil).server.Routes() {
+		t.Run(rt.ID, func(t *testing.T) {
+			w := build(t, nil)
+			path := w.concrete(rt.Path)
+			send := func(who string) reply {
+				if rt.ID == "events" && who != "" {
+					return w.callHead(who, path) // it would not end
+				}
+				return w.call(who, rt.Method, path, bodyFor(rt.ID))
+			}
+			row := access[rt.ID]
+			send("").problem(http.StatusUnauthorized)
+			if r := w.call("", rt.Method, path, bodyFor(rt.ID), "Authorization", "Bearer hf_wrong"); r.status != http.StatusUnauthorized {
+				t.Errorf("a wrong token is %d", r.status)
+			}
+			need := slices.Index(ladder, row.who)
+			for rank, who := range map[int]string{1: "acme/viewer", 2: "acme/member", 3: "acme/admin", 4: "operator"} {
+				r := send(who)
+				forbidden := r.status == http.StatusForbidden && !strings.Contains(r.body, `"reason"`) && !strings.Contains(r.body, "command_bots")
+				if (rank < need) != forbidden {
+					t.Errorf("%s is answered %d where %s is needed: %s", who, r.status, row.who, r.body)
+				}
+				if r.status >= 500 {
+					t.Errorf("%s: %d: %s", who, r.status, r.body)
+				}
+			}
+			if !row.team {
+				return
+			}
+			if r := w.call("rival/admin", rt.Method, path, bodyFor(rt.ID)); r.status != http.StatusNotFound && r.status != http.StatusForbidden {
+				t.Errorf("another team's admin is answered %d: %s", r.status, r.body)
+			} else if row.who != "operator" && r.status != http.StatusNotFound {
+				t.Errorf("another team's admin learns that it exists: %d", r.status)
+			}
+		})
+	}
+}
+
+// concrete fills a route's path with things of acme that exist.
+func (w *world) concrete(path string) string {
+	w.t.Helper()
+	run := w.launched("acme/member", `{"team":"acme","bot":"probe","external":true}`)
+	token, _, err := w.tokens.Issue(w.t.Context(), auth.Issue{Team: "acme", Name: "spare", Role: auth.Viewer})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.call("operator", "PUT", "/api/teams/acme/bots/own", `{"lane":"claw","prompt":"p"}`).want(201)
+	w.call("operator", "PUT", "/api/bots/own", `{"lane":"claw","prompt":"p"}`).want(201)
+	path = strings.NewReplacer("{run}", run.ID, "{team}", "acme", "{token}", token.ID, "{bot}", "own", "{decision}", run.DecisionID, "{allocation}", run.Allocations[0].ID).Replace(path)
+	if path == "/api/capacity/subject" {
+		path += "?subject=team/acme/slots"
+	}
+	return path
+}
+
+func TestAnotherTeamsCapacityDoesNotExist(t *testing.T) {
+	w := build(t, nil)
+	w.launched("acme/member", `{"team":"acme","bot":"probe"}`)
+	w.call("rival/admin", "GET", "/api/capacity?team=acme", "").problem(404)
+	w.call("rival/admin", "GET", "/api/capacity/subject?subject=team/acme/slots", "").problem(404)
+	w.call("rival/admin", "GET", "/api/decisions?team=acme", "").problem(404)
+	w.call("rival/admin", "GET", "/api/audit?team=acme", "").problem(404)
+	w.call("rival/admin", "GET", "/api/events?team=acme", "").problem(404)
+	var capacity api.Capacity
+	w.call("rival/viewer", "GET", "/api/capacity", "").want(200).into(&capacity)
+	for _, s := range capacity.Subjects {
+		if strings.Contains(s.Subject, "acme") {
+			t.Errorf("rival sees %s", s.Subject)
+		}
+	}
+}
+
+func TestARevokedOrExpiredTokenOpensNothing(t *testing.T) {
+	w := build(t, nil)
+	var issued api.TokenIssued
+	w.call("acme/admin", "POST", "/api/teams/acme/tokens", `{"name":"ci","role":"member","expires_at":"2026-03-10T13:00:00Z"}`).want(201).into(&issued)
+	w.bearers["ci"] = issued.Secret
+	w.call("ci", "GET", "/api/teams/acme", "").want(200)
+	w.clock.Advance(3600e9)
+	w.call("ci", "GET", "/api/teams/acme", "").problem(401)
+	w.call("acme/admin", "POST", "/api/teams/acme/tokens", `{"name":"ci","role":"member"}`).want(201).into(&issued)
+	w.bearers["ci"] = issued.Secret
+	r := w.call("acme/admin", "GET", "/api/teams/acme/tokens", "").want(200)
+	if strings.Contains(r.body, issued.Secret) || strings.Contains(r.body, "hash") {
+		t.Error("the list shows a secret")
+	}
+	w.call("acme/admin", "DELETE", "/api/teams/acme/tokens/"+issued.ID, "").want(204)
+	w.call("ci", "GET", "/api/teams/acme", "").problem(401)
+}
+
+func TestTeamAdminsWriteCommandBotsOnlyWhereTheLimitsLetThem(t *testing.T) {
+	w := build(t, nil)
+	body := `{"lane":"command","command":["true"]}`
+	if p := w.call("acme/admin", "PUT", "/api/teams/acme/bots/tool", body).problem(403); p.Code != "command_bots" {
+		t.Errorf("the code is %q", p.Code)
+	}
+	w.call("acme/admin", "PUT", "/api/teams/acme/bots/thinker", `{"lane":"claw","prompt":"think"}`).want(201)
+	w.call("operator", "PUT", "/api/teams/acme/bots/tool", body).want(201)
+	w.call("operator", "PUT", "/api/admin/settings/limits", `{"team_command_bots":true}`).want(200)
+	w.call("acme/admin", "PUT", "/api/teams/acme/bots/tool", body).want(200)
+	w.call("rival/admin", "PUT", "/api/teams/acme/bots/tool", body).problem(404)
+	w.call("acme/member", "PUT", "/api/teams/acme/bots/tool", body).problem(403)
+}
+
+func TestEveryReasonHasAStatusThatSaysNo(t *testing.T) {
+	for _, reason := range holdfast.DenyReasons() {
+		if status := server.RefusalStatus(reason); status < 400 || status > 503 || http.StatusText(status) == "" {
+			t.Errorf("%s is answered %d", reason, status)
+		}
+	}
+}
