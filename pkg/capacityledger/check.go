@@ -11,7 +11,7 @@ import (
 // grain of the stores. An ask that cannot be meant is an *holdfast.InvalidError. The
 // ledger checks what it is given; only who calls a store directly needs this.
 func (a Ask) Checked() (Ask, error) {
-	subject, err := check(a)
+	subject, err := check(&a)
 	if err != nil {
 		return Ask{}, err
 	}
@@ -20,7 +20,7 @@ func (a Ask) Checked() (Ask, error) {
 }
 
 // check refuses an ask that cannot be meant.
-func check(ask Ask) (holdfast.Subject, error) {
+func check(ask *Ask) (holdfast.Subject, error) {
 	run, subject, _, err := ask.ID.Parts()
 	if err != nil {
 		return subject, err

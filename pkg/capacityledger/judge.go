@@ -63,23 +63,23 @@ func Judge(post PostAdmit, ask Ask) Verdict {
 		return Verdict{Allowance: requested, Settled: post.Settled, Outstanding: post.Outstanding - requested}
 	}
 	limit := ask.Terms.Cap.Max().Int()
-	v := Verdict{Withheld: withheld(post, ask, limit), Settled: post.Settled, Outstanding: post.Outstanding - requested}
+	v := Verdict{Withheld: withheld(&post, &ask, limit), Settled: post.Settled, Outstanding: post.Outstanding - requested}
 	v.PlainRemaining = limit - (post.Settled + post.Outstanding - requested)
 	v.Remaining = v.PlainRemaining - v.Withheld
 
-	granted, ok := grant(v.Remaining, requested, ask)
+	granted, ok := grant(v.Remaining, requested, &ask)
 	if ok {
 		v.Allowance = granted
 		return v
 	}
 	v.Refused = true
-	_, v.Held = grant(v.PlainRemaining, requested, ask)
-	v.Hopeless = least(ask) > limit-othersReserves(ask, limit)
+	_, v.Held = grant(v.PlainRemaining, requested, &ask)
+	v.Hopeless = least(&ask) > limit-othersReserves(&ask, limit)
 	return v
 }
 
 // grant says how much of the ask fits into what remains.
-func grant(remaining, requested int64, ask Ask) (int64, bool) {
+func grant(remaining, requested int64, ask *Ask) (int64, bool) {
 	if remaining <= 0 {
 		return 0, false
 	}
@@ -94,7 +94,7 @@ func grant(remaining, requested int64, ask Ask) (int64, bool) {
 func divisible(axis holdfast.Axis) bool { return axis == holdfast.AxisUSD }
 
 // least is the smallest grant that the ask can live with.
-func least(ask Ask) int64 {
+func least(ask *Ask) int64 {
 	if divisible(ask.Subject().Axis) {
 		return max(1, ask.Minimum.Int())
 	}
@@ -104,7 +104,7 @@ func least(ask Ask) int64 {
 // withheld is what the reservations of other holders take away from this asker:
 // of each, the part that its holder does not hold yet (ADR-155, the exact rule).
 // On dollar axes what a holder has already spent counts as held.
-func withheld(post PostAdmit, ask Ask, limit int64) int64 {
+func withheld(post *PostAdmit, ask *Ask, limit int64) int64 {
 	var sum int64
 	left := max(0, limit)
 	for i, r := range ask.Terms.Reserved {
@@ -131,7 +131,7 @@ func promisedBefore(earlier []Reserved, holder holdfast.Identity) int64 {
 }
 
 // othersReserves is the sum of the others' reservations, each as cut to the cap.
-func othersReserves(ask Ask, limit int64) int64 {
+func othersReserves(ask *Ask, limit int64) int64 {
 	var sum int64
 	left := max(0, limit)
 	for _, r := range ask.Terms.Reserved {
@@ -144,7 +144,7 @@ func othersReserves(ask Ask, limit int64) int64 {
 	return sum
 }
 
-func held(post PostAdmit, holder holdfast.Identity, axis holdfast.Axis) int64 {
+func held(post *PostAdmit, holder holdfast.Identity, axis holdfast.Axis) int64 {
 	for i := range post.Holders {
 		if post.Holders[i].Holder == holder {
 			if axis == holdfast.AxisUSD {

@@ -15,11 +15,11 @@ func Room(b Balance, terms Terms, holder holdfast.Identity) Verdict {
 // not be the ledger's: the same judgement where the ledger cannot be asked. A
 // balance without holders counts every reservation of others whole.
 func Consider(b Balance, ask Ask) (Verdict, holdfast.Denial, error) {
-	subject, err := check(ask)
+	ask, err := ask.Checked()
 	if err != nil {
 		return Verdict{}, holdfast.Denial{}, err
 	}
-	b.Subject, ask.subject = subject, subject
+	b.Subject = ask.subject
 	verdict := Judge(Excluding{b}.Plus(ask.Holder, ask.Requested), ask)
 	if verdict.Refused {
 		return verdict, denialOf(ask, verdict, b), nil

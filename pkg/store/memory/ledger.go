@@ -18,13 +18,14 @@ const (
 	// shards is how many parts the subjects are spread over, each under a lock.
 	shards = 64
 	// historyKept is how many old closes are remembered in all, the youngest ones.
-	historyKept = 100_000
+	historyKept = 20_000
 	// recordKept is how long the record of a past period stays readable.
 	recordKept = 400 * 24 * time.Hour
 )
 
 // Ledger keeps subjects in memory. It judges inside its critical section and is
-// exact. Closes beyond the newest 100,000 are forgotten.
+// exact. Beyond the recent ones, the newest
+// 20,000 closes are remembered.
 type Ledger struct {
 	seed    maphash.Seed
 	shards  [shards]shard
@@ -287,16 +288,17 @@ func (h *history) put(old []*capacityledger.Allocation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, a := range old {
-		if _, known := h.rows[a.ID]; !known {
-			if len(h.order) < historyKept {
-				h.order = append(h.order, a.ID)
-			} else {
-				delete(h.rows, h.order[h.next])
-				h.order[h.next] = a.ID
-				h.next = (h.next + 1) % historyKept
-			}
-		}
+		before := len(h.rows)
 		h.rows[a.ID] = a
+		switch {
+		case len(h.rows) == before: // it came back for a late report
+		case len(h.order) < historyKept:
+			h.order = append(h.order, a.ID)
+		default:
+			delete(h.rows, h.order[h.next])
+			h.order[h.next] = a.ID
+			h.next = (h.next + 1) % historyKept
+		}
 	}
 }
 
