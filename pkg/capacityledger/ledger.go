@@ -32,6 +32,7 @@ type Options struct {
 // number of goroutines and, over a shared store, replicas.
 type Ledger struct {
 	store  Store
+	direct Direct // the store, when it answers single asks; else nil
 	clock  clock.Clock
 	events Events
 	boot   string // makes nonces unique between processes
@@ -43,7 +44,8 @@ func New(store Store, options Options) *Ledger {
 	if options.Clock == nil {
 		options.Clock = clock.System{}
 	}
-	return &Ledger{store: store, clock: options.Clock, events: options.Events, boot: rand.Text()[:13] + "-"}
+	direct, _ := store.(Direct)
+	return &Ledger{store: store, direct: direct, clock: options.Clock, events: options.Events, boot: rand.Text()[:13] + "-"}
 }
 
 // Reserve asks for capacity. Exactly one of the three is set: an allocation (also
@@ -64,11 +66,10 @@ func (l *Ledger) ReserveJudged(ctx context.Context, ask Ask) (Allocation, Verdic
 	}
 	subject := ask.subject
 	ask.Nonce = l.nonce()
-	answers, err := l.store.Admit(ctx, l.clock.Now(), subject, []Ask{ask}, Judge)
+	answer, err := l.admit(ctx, ask)
 	if err != nil {
 		return Allocation{}, Verdict{}, holdfast.Denial{}, l.failed("reserve "+subject.String(), err)
 	}
-	answer := answers[0]
 	switch {
 	case answer.Err != nil:
 		return Allocation{}, Verdict{}, holdfast.Denial{}, fmt.Errorf("reserve %s: %w", ask.ID, answer.Err)
@@ -83,6 +84,23 @@ func (l *Ledger) ReserveJudged(ctx context.Context, ask Ask) (Allocation, Verdic
 		l.events.Reserved(answer.Allocation)
 	}
 	return answer.Allocation, answer.Verdict, holdfast.Denial{}, nil
+}
+
+func (l *Ledger) admit(ctx context.Context, ask Ask) (Admission, error) {
+	now := l.clock.Now()
+	if l.direct != nil {
+		return l.direct.AdmitOne(ctx, now, ask, Judge)
+	}
+	return first(l.store.Admit(ctx, now, ask.subject, []Ask{ask}, Judge))
+}
+
+// first is the one answer of a batch of one.
+func first[T any](answers []T, err error) (T, error) {
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return answers[0], nil
 }
 
 // nonce tells this try from every other one.
@@ -256,11 +274,10 @@ func (l *Ledger) close(ctx context.Context, c Closing) (bool, error) {
 	if _, err := c.ID.Subject(); err != nil {
 		return false, err
 	}
-	closed, err := l.store.Close(ctx, l.clock.Now(), []Closing{c})
+	answer, err := l.closeOne(ctx, c)
 	if err != nil {
 		return false, l.failed("close "+string(c.ID), err)
 	}
-	answer := closed[0]
 	if answer.Err != nil {
 		if c.Outcome == Released && errors.Is(answer.Err, ErrNotFound) {
 			return false, nil
@@ -271,6 +288,14 @@ func (l *Ledger) close(ctx context.Context, c Closing) (bool, error) {
 		l.events.Closed(answer.Allocation)
 	}
 	return answer.Closed, nil
+}
+
+func (l *Ledger) closeOne(ctx context.Context, c Closing) (Closed, error) {
+	now := l.clock.Now()
+	if l.direct != nil {
+		return l.direct.CloseOne(ctx, now, c)
+	}
+	return first(l.store.Close(ctx, now, []Closing{c}))
 }
 
 // Outstanding is a subject's balance: totals, per holder, and the open entries. A

@@ -137,3 +137,14 @@ type Store interface {
 	// recent closes to the history, at most limit records of each.
 	Repair(ctx context.Context, now time.Time, limit int) (Repaired, error)
 }
+
+// Direct is a [Store] that also answers one ask and one closing without the slices of
+// a batch: for a twin whose work is less than making the slices. The answers are
+// those of Admit and Close. The ledger uses it where a store has it.
+type Direct interface {
+	Store
+	// AdmitOne is Admit of one ask on its own subject.
+	AdmitOne(ctx context.Context, now time.Time, ask Ask, judge JudgeFunc) (Admission, error)
+	// CloseOne is Close of one closing.
+	CloseOne(ctx context.Context, now time.Time, c Closing) (Closed, error)
+}

@@ -176,3 +176,32 @@ func rounds(b *testing.B, callers int, pair, bare func()) {
 	b.ReportMetric(ratios[count-1]-ratios[0], "spread")
 	b.ReportMetric(walls[count/2], "wall-ratio")
 }
+
+// BenchmarkPairOnAFullLedger is the pair on a ledger that has 100,000 subjects and
+// 1,000,000 closed allocations behind it, next to an empty one; "ratio" is what the
+// past costs.
+func BenchmarkPairOnAFullLedger(b *testing.B) {
+	ctx := context.Background()
+	pairs := func(ledger *capacityledger.Ledger, w *workload) func() {
+		return func() {
+			ask, _ := w.ask()
+			if _, denial, err := ledger.Reserve(ctx, ask); err != nil || denial.Denied() {
+				b.Errorf("%s %v", denial.Public, err)
+			}
+			if _, err := ledger.Settle(ctx, ask.ID, capacityledger.Report{Attempt: 1}); err != nil {
+				b.Error(err)
+			}
+		}
+	}
+	full := capacityledger.New(memory.NewLedger(), capacityledger.Options{Clock: clocktest.New()})
+	past := newWorkload(100_000)
+	fill := pairs(full, past)
+	for range 1_000_000 {
+		fill()
+	}
+	hot, fresh := newWorkload(1), newWorkload(1)
+	hot.next.Store(10_000_000)
+	empty := capacityledger.New(memory.NewLedger(), capacityledger.Options{Clock: clocktest.New()})
+	b.ReportAllocs()
+	rounds(b, 1, pairs(full, hot), pairs(empty, fresh))
+}

@@ -42,7 +42,7 @@ type shard struct {
 	_       [64]byte // keeps neighbours off one cache line
 }
 
-var _ capacityledger.Store = (*Ledger)(nil)
+var _ capacityledger.Direct = (*Ledger)(nil)
 
 // NewLedger is an empty ledger store.
 func NewLedger() *Ledger {
@@ -64,16 +64,25 @@ func (l *Ledger) Admit(ctx context.Context, now time.Time, key holdfast.Subject,
 	s := l.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.records[key]
-	if r == nil {
-		r = subject.New(key, s.due)
-		s.records[key] = r
-	}
+	r := s.record(key)
 	for i := range asks {
 		l.recall(r, asks[i].ID)
 		out[i] = r.Admit(now, &asks[i], judge, nil)
 	}
 	return out, nil
+}
+
+// AdmitOne implements [capacityledger.Direct].
+func (l *Ledger) AdmitOne(ctx context.Context, now time.Time, ask capacityledger.Ask, judge capacityledger.JudgeFunc) (capacityledger.Admission, error) {
+	if err := gone(ctx); err != nil {
+		return capacityledger.Admission{}, err
+	}
+	s := l.shard(ask.Subject())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.record(ask.Subject())
+	l.recall(r, ask.ID)
+	return r.Admit(now, &ask, judge, nil), nil
 }
 
 // Move implements [capacityledger.Store].
@@ -98,18 +107,28 @@ func (l *Ledger) Close(ctx context.Context, now time.Time, closings []capacityle
 	}
 	out := make([]capacityledger.Closed, len(closings))
 	for i := range closings {
-		c := &closings[i]
-		found := l.with(c.ID, func(r *subject.Record) {
-			out[i] = r.Close(now, c, nil)
-			if r.Recent() >= subject.RecentMost {
-				l.archive(r, now, subject.RecentMost)
-			}
-		})
-		if !found {
-			out[i].Err = capacityledger.ErrNotFound
-		}
+		out[i] = l.close(now, &closings[i])
 	}
 	return out, nil
+}
+
+// CloseOne implements [capacityledger.Direct].
+func (l *Ledger) CloseOne(ctx context.Context, now time.Time, c capacityledger.Closing) (capacityledger.Closed, error) {
+	if err := gone(ctx); err != nil {
+		return capacityledger.Closed{}, err
+	}
+	return l.close(now, &c), nil
+}
+
+func (l *Ledger) close(now time.Time, c *capacityledger.Closing) capacityledger.Closed {
+	closed := capacityledger.Closed{Err: capacityledger.ErrNotFound}
+	l.with(c.ID, func(r *subject.Record) {
+		closed = r.Close(now, c, nil)
+		if r.Recent() >= subject.RecentMost {
+			l.archive(r, now, subject.RecentMost)
+		}
+	})
+	return closed
 }
 
 // Balance implements [capacityledger.Store].
@@ -225,6 +244,16 @@ func (l *Ledger) Repair(ctx context.Context, now time.Time, limit int) (capacity
 func past(period string, now time.Time) bool {
 	month, err := time.Parse("2006-01", period)
 	return err == nil && now.Sub(month) > recordKept
+}
+
+// record is the subject's record, made when it is new; the lock is held.
+func (s *shard) record(key holdfast.Subject) *subject.Record {
+	r := s.records[key]
+	if r == nil {
+		r = subject.New(key, s.due)
+		s.records[key] = r
+	}
+	return r
 }
 
 func (l *Ledger) shard(key holdfast.Subject) *shard {
