@@ -16,6 +16,7 @@ const (
 	cellSettled  = '█'
 	cellWithheld = '▒'
 	cellFree     = '·'
+	cellOthers   = 'z' // of holders that the viewer may not see
 )
 
 // segment is one stretch of a bar.
@@ -36,7 +37,7 @@ type barStyle struct {
 
 // maxHolders is how many holders of a subject are drawn with a letter of their own;
 // the others share the last one.
-const maxHolders = 26
+const maxHolders = 25
 
 // writeBars draws each subject as a bar with its numbers and its holders below.
 // now is what next expiries are counted from.
@@ -73,6 +74,13 @@ func writeBar(b *strings.Builder, s api.SubjectCapacity, style barStyle, now tim
 			letter = string(holderCell(i))
 		}
 		fmt.Fprintf(b, "  %s %-*s  %s\n", paint(letter, holderColour(i), style), width, h.Holder, holderNumbers(h))
+	}
+	others := amountOf(s.Outstanding)
+	for _, h := range holders {
+		others = others.Minus(amountOf(h.Outstanding).Positive())
+	}
+	if others.Int() > 0 {
+		fmt.Fprintf(b, "  %c %-*s  outstanding %s\n", cellOthers, width, "others", others)
 	}
 }
 
@@ -143,8 +151,7 @@ func segments(s api.SubjectCapacity, holders []api.Holding) []segment {
 		held += max(0, n)
 		list = append(list, segment{holderCell(i), holderColour(i), n})
 	}
-	// A viewer who may not see every holder still sees the total.
-	list = append(list, segment{'z', "37", amountOf(s.Outstanding).Int() - held})
+	list = append(list, segment{cellOthers, "37", amountOf(s.Outstanding).Int() - held})
 	list = append(list, segment{cellWithheld, "90", amountOf(s.Withheld).Int()})
 	if s.Free != nil {
 		list = append(list, segment{cellFree, "90", amountOf(*s.Free).Int()})

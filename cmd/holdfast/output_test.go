@@ -1,0 +1,131 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/api"
+)
+
+func TestYAMLKeepsTheOrderOfFieldsAndTheTextOfNumbers(t *testing.T) {
+	got, err := yamlOfJSON([]byte(`{"z":1000000000.000001,"a":"2.50","when":"2026-11-30T10:00:00Z","none":null,"list":[],"map":{},
+		"word":"true","text":"a: b\nc","items":[{"b":1,"a":[1,"x"]},[],{},[[2]],"s"],"yes":true,"key with blank":"-"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `z: 1000000000.000001
+a: "2.50"
+when: "2026-11-30T10:00:00Z"
+none: null
+list: []
+map: {}
+word: "true"
+text: "a: b\nc"
+items:
+  - b: 1
+    a:
+      - 1
+      - x
+  - []
+  - {}
+  -
+    -
+      - 2
+  - s
+"yes": true
+"key with blank": "-"
+`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestYAMLReadsBackAsTheSameText(t *testing.T) {
+	for _, text := range []string{
+		"", " ", " x ", "~", "#", "a #b", "\u0085", "\t", "'", "\"", "null", "Null", "0x1", "1_0", "1e3", ".5", ".inf", "a:", "a: b", ":", "-", "?", "- a", "!x",
+		"&a", "*a", "%", "@", "`", "[", "{", "]", "|", ">", "---", "...", "true", "OFF", "y", "=", "<<", "2026-11-30", "12:30:45", "a\nb\n", "\u2028", "\x00", "<a&b>",
+		"/api/runs/x", "platform/review-pr", "team:web/feature-dev", "größer", "x/y@2026-11",
+	} {
+		document, err := json.Marshal(map[string]any{text: []string{text}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		printed, err := yamlOfJSON(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string][]string
+		if err := yaml.Unmarshal(printed, &got); err != nil {
+			t.Errorf("%q was printed as %q, which is no YAML: %v", text, printed, err)
+			continue
+		}
+		if diff := cmp.Diff(map[string][]string{text: {text}}, got); diff != "" {
+			t.Errorf("%q was printed as %q: %s", text, printed, diff)
+		}
+	}
+}
+
+func TestAnAmountOfTheWireIsReadExactly(t *testing.T) {
+	for _, amount := range []holdfast.Amount{
+		holdfast.USDAmount(2_500_000), holdfast.USDAmount(-1), holdfast.USDAmount(holdfast.MaxUSD), holdfast.SlotAmount(3), holdfast.RunAmount(0),
+		holdfast.ShareAmount(2_050), holdfast.SlotAmount(-2),
+	} {
+		if got := amountOf(api.AmountOf(amount)); got != amount {
+			t.Errorf("%v was read as %v", amount, got)
+		}
+	}
+	for _, bad := range []api.Amount{{Value: "1.5", Unit: "slots"}, {Value: "x", Unit: "usd"}, {Value: "1.0000001", Unit: "usd"}, {Value: "99999999999999999999", Unit: "runs"}} {
+		if got := amountOf(bad); got != (holdfast.Amount{}) {
+			t.Errorf("%v was read as %v", bad, got)
+		}
+	}
+}
+
+func TestATableHasColumnsAndNoTrailingBlanks(t *testing.T) {
+	table := &table{header: []string{"A", "LONG"}, empty: "nothing"}
+	var b strings.Builder
+	if err := table.write(&b); err != nil || b.String() != "nothing\n" {
+		t.Errorf("an empty table is %q, %v", b.String(), err)
+	}
+	b.Reset()
+	table.add("größer", "x")
+	table.add("-", "")
+	if err := table.write(&b); err != nil || b.String() != "A       LONG\ngrößer  x\n-\n" {
+		t.Errorf("%q, %v", b.String(), err)
+	}
+}
+
+func TestSpansAreAsShortAsTheyAreUseful(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "now", 340 * time.Millisecond: "300ms", 12*time.Second + 345*time.Millisecond: "12s", 90 * time.Second: "1m30s", 25*time.Hour + 3*time.Second: "25h0m",
+	} {
+		if got := showSpan(d); got != want {
+			t.Errorf("%v is shown as %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestTypedSpansAndInstants(t *testing.T) {
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"2h": now.Add(-2 * time.Hour), "7d": now.Add(-7 * 24 * time.Hour), "2026-11-01": time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
+		"2026-11-30T13:00:00+02:00": now.Add(-time.Hour),
+	} {
+		f := sinceFlag{now: func() time.Time { return now }}
+		if err := f.Set(text); err != nil || !f.at.Equal(want) {
+			t.Errorf("%s is %v, %v", text, f.at, err)
+		}
+	}
+	for _, bad := range []string{"", "d", "1.5d", "-1h", "0s", "99999d", "9999999h", "tomorrow", "+3d"} {
+		f := sinceFlag{now: func() time.Time { return now }}
+		if f.Set(bad) == nil {
+			t.Errorf("%q was read as %v", bad, f.at)
+		}
+	}
+}
