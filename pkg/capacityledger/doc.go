@@ -4,7 +4,7 @@
 // decided in one pure function, [Judge], over the total that already contains the
 // ask, so a limit of N admits exactly N.
 //
-// Reading order: ask.go (what is asked and what is promised), judge.go, ledger.go,
+// Reading order: ask.go (what is asked and what is promised), judge.go, ledger.go, check.go,
 // store.go (the seam; its twins are pkg/store/*/ledger.go), sweeper.go. The
 // conformance suite is the package ledgertest.
 //
