@@ -29,6 +29,7 @@ func commands(c *cli) []*cobra.Command {
 		inGroup(groupAdmin, newSettings(c)),
 		inGroup(groupAdmin, newAudit(c)),
 		inGroup(groupAdmin, newDoctor(c)),
+		newCompletion(c),
 		newVersion(c),
 		newSampleAgent(c),
 	}
@@ -92,10 +93,10 @@ func newRoot(c *cli) *cobra.Command {
 		text = notBool.ReplaceAllString(text, "neither true nor false (allowed: true, false)")
 		return usagef("%s; see %s --help", text, cmd.CommandPath())
 	})
-	root.CompletionOptions.HiddenDefaultCmd = false
-	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true})
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(newHelp())
 	root.AddCommand(commands(c)...)
-	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
 	c.begin(root)
 	return root
 }
