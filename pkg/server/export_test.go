@@ -2,6 +2,10 @@ package server
 
 import (
 	"context"
+	"encoding/json"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/api"
@@ -54,3 +58,24 @@ func (s Subscription) Events() chan api.Event { return s.s.events }
 
 // Last says why it was ended.
 func (s Subscription) Last() string { return s.s.last }
+
+// Conforms says how an answer differs from what the document promises.
+func (s *Server) Conforms(id string, status int, mediaType string, body []byte) []error {
+	for _, rt := range s.routes {
+		if rt.id != id {
+			continue
+		}
+		response := operationOf(s.document.OpenAPI(), rt).Responses[strconv.Itoa(status)]
+		if response == nil || response.Content[mediaType] == nil {
+			return []error{fail(status, "undocumented", id+" is not documented to answer "+strconv.Itoa(status)+" as "+mediaType)}
+		}
+		var value any
+		if err := json.Unmarshal(body, &value); err != nil {
+			return []error{err}
+		}
+		result := &huma.ValidateResult{}
+		huma.Validate(s.document.OpenAPI().Components.Schemas, response.Content[mediaType].Schema, huma.NewPathBuffer(nil, 0), huma.ModeReadFromServer, value, result)
+		return result.Errors
+	}
+	return []error{fail(404, "unknown", "no route "+id)}
+}

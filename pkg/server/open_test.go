@@ -187,6 +187,11 @@ func TestEveryDocumentedRouteAnswers(t *testing.T) {
 		if want := expected[rt.ID]; (want == 0 && r.status >= 300) || (want != 0 && r.status != want) {
 			t.Errorf("%s %s: %d %s", rt.Method, path, r.status, r.body)
 		}
+		if r.status != http.StatusNoContent {
+			for _, err := range w.server.Conforms(rt.ID, r.status, r.header.Get("Content-Type"), []byte(r.body)) {
+				t.Errorf("%s is not answered as the document says: %v in %s", rt.ID, err, r.body)
+			}
+		}
 	}
 }
 

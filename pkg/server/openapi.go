@@ -143,6 +143,7 @@ func ptr[T any](v T) *T { return &v }
 func (s *Server) finish() error {
 	delete(s.document.OpenAPI().Components.Schemas.Map(), "ErrorModel") // huma's own, which nothing here answers
 	delete(s.document.OpenAPI().Components.Schemas.Map(), "ErrorDetail")
+	allowNull(s.document.OpenAPI().Components.Schemas)
 	text, err := json.Marshal(s.document.OpenAPI())
 	if err != nil {
 		return fmt.Errorf("encode the OpenAPI document: %w", err)
@@ -150,6 +151,27 @@ func (s *Server) finish() error {
 	s.openapi = append(text, '\n')
 	s.docs = docsPage(s.document.OpenAPI(), s.routes)
 	return nil
+}
+
+// allowNull writes into the document what huma does not: a pointer that is always
+// there is null when it points at nothing.
+func allowNull(registry huma.Registry) {
+	for name, schema := range registry.Map() {
+		t := registry.TypeFromRef("#/components/schemas/" + name)
+		if t == nil || t.Kind() != reflect.Struct {
+			continue
+		}
+		for name, field := range fieldsOf(t).byName {
+			property := schema.Properties[name]
+			if field.optional || t.FieldByIndex(field.index).Type.Kind() != reflect.Pointer || property == nil || property.Ref == "" {
+				continue
+			}
+			schema.Properties[name] = &huma.Schema{
+				Description: field.tag.Get("doc"),
+				OneOf:       []*huma.Schema{{Ref: property.Ref}, {Type: "null"}},
+			}
+		}
+	}
 }
 
 // pathOrder sorts routes as people look for them.
