@@ -1,7 +1,9 @@
 package client
 
 import (
+	"cmp"
 	"errors"
+	"net/http"
 	"strings"
 	"time"
 
@@ -97,10 +99,7 @@ func ProblemOf(err error) (api.Problem, bool) {
 }
 
 func text(p api.Problem) string {
-	out := p.Detail
-	if out == "" {
-		out = p.Title
-	}
+	out := cmp.Or(p.Detail, p.Title, http.StatusText(p.Status))
 	if len(p.Errors) == 0 {
 		return out
 	}
