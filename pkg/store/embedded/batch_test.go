@@ -140,10 +140,25 @@ func TestARefusedAskOfAForgottenIDIsAnsweredClosed(t *testing.T) {
 	}
 }
 
-// TestAFullDiskIsUnavailableAndMovesNothing plays random steps while the file may
-// not grow. Each step either happens or fails as unavailable and leaves everything
+// failWrites makes every statement that changes a row fail on the writer's
+// connection, or lets them succeed again.
+func failWrites(t *testing.T, store *embedded.Store, fail bool) {
+	t.Helper()
+	for i, event := range []string{"INSERT ON main.allocations", "UPDATE ON main.allocations", "INSERT ON main.subjects", "UPDATE ON main.subjects"} {
+		statement := fmt.Sprintf("DROP TRIGGER IF EXISTS temp.fail_%d", i)
+		if fail {
+			statement = fmt.Sprintf("CREATE TEMP TRIGGER IF NOT EXISTS fail_%d BEFORE %s BEGIN SELECT RAISE(ABORT, 'the test says no'); END", i, event)
+		}
+		if err := embedded.OnWriter(store, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAFailedWriteIsUnavailableAndMovesNothing plays random steps of which half
+// cannot write. Each step either happens or fails as unavailable and leaves everything
 // as it was, in memory and in the file.
-func TestAFullDiskIsUnavailableAndMovesNothing(t *testing.T) {
+func TestAFailedWriteIsUnavailableAndMovesNothing(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	dir := t.TempDir()
@@ -151,14 +166,9 @@ func TestAFullDiskIsUnavailableAndMovesNothing(t *testing.T) {
 	script := newScript(store, seed)
 	random := rand.New(rand.NewPCG(seed, 3))
 	failures := 0
-	for range 400 {
-		limit := 1 << 30
-		if random.IntN(2) == 0 {
-			limit = 1 // below what it has: no page can be added
-		}
-		if err := embedded.OnWriter(store, fmt.Sprintf("PRAGMA max_page_count = %d", limit)); err != nil {
-			t.Fatal(err)
-		}
+	for range 150 {
+		fail := random.IntN(2) == 0
+		failWrites(t, store, fail)
 		before := script.picture(t, store)
 		err := script.step(t.Context())
 		switch {
@@ -169,13 +179,15 @@ func TestAFullDiskIsUnavailableAndMovesNothing(t *testing.T) {
 			}
 		case err != nil && !expected(err):
 			t.Fatal(err)
+		case fail && !cmp.Equal(before, script.picture(t, store), vocabulary):
+			t.Fatal("a step that could not write was acknowledged")
 		}
 		if err := ledgertest.Invariants(t.Context(), store.Ledger()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if failures == 0 {
-		t.Fatal("the disk was never full; the test has tested nothing")
+		t.Fatal("no write failed; the test has tested nothing")
 	}
 	copied := t.TempDir()
 	if err := copyFiles(dir, copied); err != nil {
@@ -183,6 +195,66 @@ func TestAFullDiskIsUnavailableAndMovesNothing(t *testing.T) {
 	}
 	if diff := cmp.Diff(script.picture(t, store), script.picture(t, openStore(t, copied, embedded.Options{})), vocabulary); diff != "" {
 		t.Errorf("memory and file are apart:\n%s", diff)
+	}
+}
+
+// TestABatchThatFailsIsUndoneForAllOfItsCallers forces one batch of which only the
+// last row cannot be written.
+func TestABatchThatFailsIsUndoneForAllOfItsCallers(t *testing.T) {
+	store := openStore(t, t.TempDir(), embedded.Options{})
+	ledger := ledgerOver(store)
+	statement := fmt.Sprintf("CREATE TEMP TRIGGER one BEFORE INSERT ON main.allocations WHEN new.id = '%s' BEGIN SELECT RAISE(ABORT, 'the test says no'); END", slotAsk(4, 9).ID)
+	if err := embedded.OnWriter(store, statement); err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range together(t.Context(), store, ledger, slotAsk(1, 9), slotAsk(2, 9), slotAsk(3, 9), slotAsk(4, 9)) {
+		if !errors.Is(a.err, capacityledger.ErrUnavailable) || a.denial.Denied() || a.allocation.ID != "" {
+			t.Errorf("ask %d of the failed batch: %+v", i, a)
+		}
+	}
+	balance, err := ledger.Outstanding(t.Context(), acmeSlots)
+	if err != nil || balance.Outstanding != 0 || len(balance.Open) != 0 || len(balance.Holders) != 0 {
+		t.Errorf("the failed batch left %+v, %v", balance, err)
+	}
+	for i, a := range together(t.Context(), store, ledger, slotAsk(1, 9), slotAsk(2, 9), slotAsk(3, 9)) {
+		if a.err != nil || a.allocation.ID != slotAsk(i+1, 9).ID {
+			t.Errorf("ask %d again: %+v", i, a)
+		}
+	}
+}
+
+// TestAFullDiskIsUnavailableUntilThereIsRoom lets the file grow no further.
+func TestAFullDiskIsUnavailableUntilThereIsRoom(t *testing.T) {
+	store := openStore(t, t.TempDir(), embedded.Options{})
+	ledger := ledgerOver(store)
+	if err := embedded.OnWriter(store, "PRAGMA max_page_count = 1"); err != nil {
+		t.Fatal(err)
+	}
+	granted, full := 0, error(nil)
+	for n := 0; n < 1000 && full == nil; n++ {
+		_, denial, err := ledger.Reserve(t.Context(), slotAsk(n, 1000))
+		if denial.Denied() {
+			t.Fatalf("a full disk is answered with a denial: %s", denial.Public)
+		}
+		if full = err; err == nil {
+			granted++
+		}
+	}
+	if !errors.Is(full, capacityledger.ErrUnavailable) {
+		t.Fatalf("after %d grants: %v", granted, full)
+	}
+	balance, err := ledger.Outstanding(t.Context(), acmeSlots)
+	if err != nil || balance.Outstanding != int64(granted) {
+		t.Errorf("%d are outstanding of %d granted: %v", balance.Outstanding, granted, err)
+	}
+	if err := embedded.OnWriter(store, "PRAGMA max_page_count = 1000000"); err != nil {
+		t.Fatal(err)
+	}
+	if _, denial, err := ledger.Reserve(t.Context(), slotAsk(granted, 1000)); err != nil || denial.Denied() {
+		t.Errorf("with room again: %v", err)
+	}
+	if err := ledgertest.Invariants(t.Context(), store.Ledger()); err != nil {
+		t.Error(err)
 	}
 }
 

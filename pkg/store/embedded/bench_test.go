@@ -127,20 +127,25 @@ func fdatasync(b *testing.B, dir string) float64 {
 func ledgerPairs(name string, store *embedded.Store, subjects []holdfast.Subject) contender {
 	ledger := capacityledger.New(store.Ledger(), capacityledger.Options{})
 	holder := holdfast.PlatformBot("review-pr")
+	amount := func(n int64) holdfast.Amount { return holdfast.AmountOf(subjects[0].Axis.Unit(), n) }
 	terms := capacityledger.Terms{
-		Cap:      holdfast.AtMost(holdfast.SlotAmount(1000)),
-		Reserved: []capacityledger.Reserved{{Holder: holdfast.PlatformBot("docs-writer"), Amount: holdfast.SlotAmount(2)}},
+		Cap:      holdfast.AtMost(amount(1_000_000_000_000)),
+		Reserved: []capacityledger.Reserved{{Holder: holdfast.PlatformBot("docs-writer"), Amount: amount(2)}},
+	}
+	report := capacityledger.Report{Attempt: 1, Sequence: 1}
+	if subjects[0].Axis == holdfast.AxisUSD {
+		report.Spent = amount(1)
 	}
 	ctx := context.Background()
 	return contender{name, func(caller, n int) error {
 		subject := subjects[(n*31+caller)%len(subjects)]
 		run := benchRun(n)
 		id := holdfast.NewAllocationID(run, subject, 0)
-		_, denial, err := ledger.Reserve(ctx, capacityledger.Ask{ID: id, Terms: terms, Holder: holder, Run: run, Requested: holdfast.SlotAmount(1), Expires: time.Now().Add(30 * time.Second)})
+		_, denial, err := ledger.Reserve(ctx, capacityledger.Ask{ID: id, Terms: terms, Holder: holder, Run: run, Requested: amount(3), Expires: time.Now().Add(30 * time.Second)})
 		if err != nil || denial.Denied() {
 			return fmt.Errorf("reserve: %w %s", err, denial.Public)
 		}
-		_, err = ledger.Settle(ctx, id, capacityledger.Report{})
+		_, err = ledger.Settle(ctx, id, report)
 		return err
 	}}
 }
@@ -183,6 +188,13 @@ func BenchmarkLedgerThousand(b *testing.B) { againstBare(b, callers, 1000) }
 
 // BenchmarkLedgerAlone is one caller on one subject against the bare driver.
 func BenchmarkLedgerAlone(b *testing.B) { againstBare(b, 1, 1) }
+
+// BenchmarkLedgerDollars is 64 callers on one subject of dollars, each of which uses
+// something up, so that each batch also writes what the subject has settled.
+func BenchmarkLedgerDollars(b *testing.B) {
+	keys := []holdfast.Subject{holdfast.TeamSubject("acme", holdfast.AxisUSD, "2026-11")}
+	compare(b, b.TempDir(), callers, newBare(b, keys).contender(), ledgerPairs("ledger", openBench(b), keys))
+}
 
 func againstBare(b *testing.B, callers, subjects int) {
 	b.Helper()

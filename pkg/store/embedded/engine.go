@@ -225,6 +225,9 @@ func (f *file) apply(batch []*task) (err error) {
 			err = fmt.Errorf("a bug in the store: %v\n%s", p, debug.Stack())
 		}
 	}()
+	if err := f.tx.rollback(); err != nil { // of a batch before that could not be ended
+		return err
+	}
 	for _, t := range batch {
 		if err := t.run(&f.tx); err != nil {
 			return err

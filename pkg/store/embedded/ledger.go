@@ -352,7 +352,7 @@ func (l *Ledger) committed() {
 func (l *Ledger) failed(err error) (again bool) {
 	l.journal.Undo()
 	clear(l.archived)
-	again = !l.reused && constraint(err)
+	again = !l.reused && taken(err)
 	l.reused = again
 	return again
 }

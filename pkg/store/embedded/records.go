@@ -119,7 +119,7 @@ func (c *collection) Insert(ctx context.Context, r records.Record) (records.Reco
 	args := append([]driver.Value{r.ID, string(r.Body)}, c.keys(r)...)
 	err := c.write(ctx, func(t *tx) (answer, err error) {
 		_, err = t.exec(c.insert, args...)
-		if constraint(err) {
+		if taken(err) {
 			return records.ErrExists, nil
 		}
 		return nil, err
@@ -140,7 +140,7 @@ func (c *collection) Replace(ctx context.Context, r records.Record) (records.Rec
 	err := c.write(ctx, func(t *tx) (answer, err error) {
 		changed, err := t.exec(c.replace, args...)
 		switch {
-		case constraint(err):
+		case taken(err):
 			return records.ErrExists, nil
 		case err != nil || changed == 1:
 			return nil, err

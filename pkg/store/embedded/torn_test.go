@@ -124,7 +124,7 @@ func TestATornLogLosesNothingThatWasSyncedBefore(t *testing.T) {
 	wal := filepath.Join(dir, embedded.LedgerFile+"-wal")
 	script := newScript(store, seed)
 	pictures, sizes := []picture{script.picture(t, store)}, []int64{size(t, wal)}
-	for range 80 {
+	for range 60 {
 		if err := script.step(t.Context()); err != nil && !expected(err) {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestATornLogLosesNothingThatWasSyncedBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(seed, 2))
-	for try := range 40 {
+	for try := range 30 {
 		at := random.Int64N(sizes[len(sizes)-1] + 1)
 		torn := t.TempDir()
 		if err := copyFiles(whole, torn); err != nil {

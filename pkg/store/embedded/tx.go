@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // tx is the writer's connection with its prepared statements. A transaction begins
@@ -112,16 +113,17 @@ func (t *tx) commit() error {
 	return nil
 }
 
-// rollback ends a transaction that failed. SQLite has ended some failed ones by
-// itself, which its own answer then says; the next BEGIN tells the truth.
+// rollback ends a transaction that failed. SQLite ends some failed ones by itself,
+// which its answer to the ROLLBACK then says. Where neither ended it, it stays open
+// and the next batch tries again before it does anything else.
 func (t *tx) rollback() error {
 	if !t.open {
 		return nil
 	}
-	t.open = false
 	if _, err := t.run("ROLLBACK", nil); err != nil && t.inTransaction() {
 		return err
 	}
+	t.open = false
 	return nil
 }
 
@@ -171,8 +173,8 @@ func (t *tx) migrate(schema string) error {
 	return t.commit()
 }
 
-// constraint says whether a statement failed on a value that must exist only once.
-func constraint(err error) bool {
+// taken says whether a statement failed on a value that must exist only once.
+func taken(err error) bool {
 	var failed *sqlite.Error
-	return errors.As(err, &failed) && failed.Code()&0xff == 19
+	return errors.As(err, &failed) && (failed.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY || failed.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE)
 }
