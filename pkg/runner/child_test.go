@@ -127,6 +127,22 @@ func TestAStoppedChildStillHearsTheEnd(t *testing.T) {
 	}
 }
 
+func TestWhatIsLeftOfTheGroupDiesWithTheCommand(t *testing.T) {
+	dir := t.TempDir()
+	c, err := runner.StartChild(runner.Spec{
+		Argv: []string{"sh", "-c", `"$0" agent grandchild="$1"; while [ ! -s "$1" ]; do sleep 0.01; done`, mustExecutable(t), filepath.Join(dir, "pid")},
+		Env:  []string{"PATH=" + os.Getenv("PATH")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result := c.Wait(); result.Ending != queue.EndFinished {
+		t.Errorf("%+v", result)
+	}
+	pid := pidIn(t, filepath.Join(dir, "pid"))
+	eventually(t, "the grandchild is gone", func() bool { return !alive(pid) })
+}
+
 func TestAStrayThatHoldsTheOutputDoesNotHoldTheChild(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	var out bytes.Buffer

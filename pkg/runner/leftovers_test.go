@@ -97,7 +97,6 @@ func TestAProcessThatMerelyHasTheRecordedNumberIsLeftAlone(t *testing.T) {
 				stranger.Wait()
 			}()
 			dir := t.TempDir()
-			record(t, dir, process, nil)
 			record(t, dir, process, change)
 			if left, err := runner.KillLeftovers(t.Context(), dir); err != nil || len(left) != 1 || left[0].Killed != 0 {
 				t.Errorf("%+v, %v", left, err)
@@ -112,9 +111,6 @@ func TestAProcessThatMerelyHasTheRecordedNumberIsLeftAlone(t *testing.T) {
 // record writes the journal of R1-1, changed.
 func record(t *testing.T, dir string, p runner.Process, change func(*runner.Process)) {
 	t.Helper()
-	if change == nil {
-		return
-	}
 	change(&p)
 	body, err := json.Marshal(map[string]any{"run": "R1", "attempt": 1, "process": p})
 	if err != nil {
@@ -148,6 +144,44 @@ func TestARecordedGroupWhoseLeaderRunsIsKilledWithoutItsEnvironment(t *testing.T
 	}
 	if result := child.Wait(); result.Signal != syscall.SIGKILL {
 		t.Errorf("%+v", result)
+	}
+}
+
+// orphan starts a process whose group leader has ended, and returns its pid and what
+// the leader was. Nothing in its environment says whose it is.
+func orphan(t *testing.T) (int, runner.Process) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "pid")
+	leader := exec.Command("sh", "-c", `sleep 3600 & echo $! > "$0.new"; tr -d '\n' < "$0.new" > "$0"; read line`, file)
+	leader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdin, err := leader.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := leader.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := pidIn(t, file)
+	process, err := runner.ProcessOf(leader.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdin.Close()
+	_ = leader.Wait() // its exit code says nothing
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	return pid, process
+}
+
+func TestTheGroupOfALeaderThatIsGoneIsKnownByItsSession(t *testing.T) {
+	pid, process := orphan(t)
+	dir := t.TempDir()
+	record(t, dir, process, func(p *runner.Process) { p.Session++ })
+	if left, err := runner.KillLeftovers(t.Context(), dir); err != nil || len(left) != 1 || left[0].Killed != 0 || !alive(pid) {
+		t.Errorf("of another session: %+v, %v, alive %v", left, err, alive(pid))
+	}
+	record(t, dir, process, func(*runner.Process) {})
+	if left, err := runner.KillLeftovers(t.Context(), dir); err != nil || len(left) != 1 || left[0].Killed != 1 || alive(pid) {
+		t.Errorf("of its session: %+v, %v, alive %v", left, err, alive(pid))
 	}
 }
 

@@ -263,28 +263,48 @@ func TestWhatEndsAChildDecidesItsEnding(t *testing.T) {
 
 func TestARenewalMayChangeTheBudgetAndOneThatSaysNothingKeepsIt(t *testing.T) {
 	q := newFake()
-	renewed := make(chan struct{}, 1024)
+	renewals := make(chan queue.Claim, 1024)
 	q.claims(func(_ context.Context, c queue.Claim) (queue.Grant, error) {
 		if c.Attempt == 0 {
 			return granted, nil
 		}
+		renewals <- c
 		if c.Spent == 0 {
 			return queue.Grant{Verdict: queue.GrantGo}, nil // no budget named: still 100 dollars
 		}
-		renewed <- struct{}{}
 		return queue.Grant{Verdict: queue.GrantGo, Budget: 3 * holdfast.OneUSD}, nil
 	})
 	r := newRig(t, q, runner.Options{})
-	m := agentRun("report={\"cost_usd\": 2}\n", "grow")
-	m.Bot.Command = []string{"sh", "-c", `echo '{"cost_usd": 2}' >> $HOLDFAST_REPORT; while [ ! -e go ]; do sleep 0.01; done; echo '{"cost_usd": 1}' >> $HOLDFAST_REPORT; sleep 60`}
+	m := agentRun()
+	m.Bot.Command = []string{"sh", "-c", `for step in 2 1; do
+		while [ ! -e go-$step ]; do sleep 0.01; done
+		echo "{\"cost_usd\": $step}" >> $HOLDFAST_REPORT
+	done; sleep 60`}
 	r.deliver(m)
-	next(t, renewed)
-	next(t, renewed) // the first answer was taken before the second was asked for
-	if err := os.WriteFile(filepath.Join(r.dir, "work", "R1-1", "workspace", "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	renewedTwice(t, renewals, 0)
+	touch(t, filepath.Join(r.dir, "work", "R1-1", "workspace", "go-2"))
+	renewedTwice(t, renewals, 2*holdfast.OneUSD)
+	touch(t, filepath.Join(r.dir, "work", "R1-1", "workspace", "go-1"))
 	if ended := r.endOf(t); ended.Ending != queue.EndBudget || ended.Spent != 3*holdfast.OneUSD {
 		t.Errorf("%+v", ended)
+	}
+}
+
+// renewedTwice returns when a renewal with that spend was answered: another was asked
+// after it.
+func renewedTwice(t *testing.T, renewals <-chan queue.Claim, spent holdfast.MicroUSD) {
+	t.Helper()
+	for n := 0; n < 2; {
+		if c := next(t, renewals); c.Spent == spent {
+			n++
+		}
+	}
+}
+
+func touch(t *testing.T, path string) {
+	t.Helper()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -340,14 +360,32 @@ func TestACancelNoticeBeforeTheStartStartsNothing(t *testing.T) {
 		r.cancel("R1")
 		return granted, nil
 	})
-	touched := filepath.Join(t.TempDir(), "touched")
-	ended := r.run(t, agentRun("touch="+touched))
-	if ended.Ending != queue.EndCancelled {
-		t.Errorf("it ended as %s", ended.Ending)
+	r.deliver(agentRun("hold"))
+	if first := next(t, r.reports); first.Kind != queue.ReportEnded || first.Ending != queue.EndCancelled {
+		t.Errorf("the first report is %+v", first)
 	}
-	if _, err := os.Stat(touched); err == nil {
-		t.Error("the command ran")
+	if d := next(t, r.ended); d != queue.Done {
+		t.Errorf("the message ended as %q", d)
 	}
+}
+
+func TestTheEndIsReportedAfterTheStart(t *testing.T) {
+	q := newFake()
+	ended := make(chan struct{}, 1)
+	q.publish = func(r queue.Report) error {
+		if r.Kind == queue.ReportEnded {
+			ended <- struct{}{}
+			return nil
+		}
+		select { // a slow queue: long enough for the child to end
+		case <-ended:
+			t.Error("the end was reported while the start was")
+		case <-time.After(300 * time.Millisecond):
+		}
+		return nil
+	}
+	r := newRig(t, q, runner.Options{})
+	r.run(t, agentRun())
 }
 
 func TestANoticeForAnotherRunChangesNothing(t *testing.T) {
