@@ -103,7 +103,8 @@ func (e *execution) notStarted(ctx context.Context, run api.Run, cause error) er
 // outcomeOf is the word that a run is settled with.
 func outcomeOf(status execStatus, caught syscall.Signal) string {
 	switch {
-	case status.StoppedBy == string(runs.ReasonCancelled), caught != 0 && status.ExitCode != 0:
+	case status.StoppedBy == string(runs.ReasonCancelled), caught != 0 && status.ExitCode != 0,
+		status.Outcome == "exited" && status.ExitCode == exitBySignal+int(syscall.SIGINT): // Ctrl-C on a terminal reaches the command alone
 		return "cancelled"
 	case status.Outcome == "exited" && status.ExitCode == 0:
 		return "finished"
