@@ -1,5 +1,11 @@
 package runner
 
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+)
+
 // ProcessOf looks up a living process of this machine, as the journal records it.
 func ProcessOf(pid int) (Process, error) {
 	p, _, err := processOf(pid)
@@ -8,4 +14,17 @@ func ProcessOf(pid int) (Process, error) {
 	}
 	p.Boot, err = bootID()
 	return p, err
+}
+
+// Survivors are the living processes that were started as children of this folder.
+func Survivors(dir string) ([]int, error) {
+	dir, err := resolve(dir)
+	if err != nil {
+		return nil, err
+	}
+	found, err := match(nil, []byte("\x00"+reportVariable+"="+filepath.Join(dir, workFolder)))
+	if err != nil {
+		return nil, err
+	}
+	return slices.Collect(maps.Keys(found)), nil
 }

@@ -2,6 +2,7 @@ package runner_test
 
 import (
 	"encoding/json"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,6 +65,38 @@ func TestNoChildOfAKilledRunnerLivesAfterTheNextStart(t *testing.T) {
 	}
 	if again, err := runner.KillLeftovers(t.Context(), dir); err != nil || again != nil {
 		t.Errorf("a second time: %+v, %v", again, err)
+	}
+}
+
+func TestNoMomentToKillARunnerLeavesAChildAfterTheNextStart(t *testing.T) {
+	seed := uint64(os.Getpid())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	seen := 0
+	for range 8 {
+		dir := t.TempDir()
+		doomed := doom(t, "doomed-busy", dir)
+		eventually(t, "it works", func() bool {
+			entries, err := os.ReadDir(filepath.Join(dir, "runs"))
+			return err == nil && len(entries) > random.IntN(12)
+		})
+		if err := doomed.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = doomed.Wait() // it was killed
+		left, err := runner.KillLeftovers(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range left {
+			seen += l.Killed
+		}
+		if pids, err := runner.Survivors(dir); err != nil || len(pids) > 0 {
+			t.Errorf("processes %v are alive, %v", pids, err)
+		}
+	}
+	if seen == 0 {
+		t.Error("nothing was ever left, so this test shows nothing")
 	}
 }
 

@@ -33,6 +33,8 @@ func TestMain(m *testing.M) {
 			os.Exit(agent(os.Args[2:]))
 		case "doomed-runner":
 			doomedRunner(os.Args[2])
+		case "doomed-busy":
+			doomedBusy(os.Args[2])
 		case "doomed-start":
 			doomedStart(os.Args[2], os.Args[3])
 		}
@@ -145,6 +147,30 @@ func doomedRunner(dir string) {
 		for range q.reports {
 		}
 	}()
+	panic(r.Run(context.Background()))
+}
+
+// doomedBusy starts and ends children all the time, until it is killed.
+func doomedBusy(dir string) {
+	q := newFake()
+	r, err := runner.New(q, runner.Options{DataDir: dir, Heartbeat: 5 * time.Millisecond, ReportEvery: 5 * time.Millisecond})
+	if err != nil {
+		panic(err)
+	}
+	for _, forever := range []func(int){
+		func(n int) {
+			command := []string{"sleep", []string{"0", "0.05", "3600"}[n%3]}
+			q.deliver(queue.RunMessage{Run: holdfast.RunID("R" + strconv.Itoa(n)), Bot: holdfast.Bot{Name: "b", Lane: holdfast.LaneCommand, Command: command}})
+		},
+		func(int) { <-q.ended },
+		func(int) { <-q.reports },
+	} {
+		go func() {
+			for n := 0; ; n++ {
+				forever(n)
+			}
+		}()
+	}
 	panic(r.Run(context.Background()))
 }
 
