@@ -1,6 +1,11 @@
 // Package nats carries the queue's messages over NATS JetStream. The server of one
 // machine is embedded: the real NATS server as a library, reachable from inside the
-// process only.
+// process only. Many machines share a NATS of their own, see [Dial].
+//
+// Reading order: server.go (the embedded server, what the streams are), remote.go
+// (a NATS elsewhere), prepare.go (streams and consumers, made and looked after),
+// bus.go, work.go, reports.go, claims.go (the verbs), logs.go (the output of runs),
+// tell.go (what servers tell each other).
 package nats
 
 import (
@@ -8,8 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -19,13 +26,17 @@ import (
 	"github.com/holdfast-io/holdfast"
 )
 
-// Options are the settings of an embedded queue; a zero field has the stated
-// default.
+// Options are the settings of a queue; a zero field has the stated default.
 type Options struct {
-	Dir string // the data folder; the queue is its folder "queue"; required
+	Dir string // of [Start]: the data folder; the queue is its folder "queue"; required
 	// Sync writes every message to the disk before it is acknowledged. Without it a
-	// power loss may forget the last messages; the sweep makes run messages again.
-	Sync          bool
+	// power loss may forget the last messages; the sweep makes run messages again. It is
+	// for [Start]; a NATS elsewhere has its own.
+	Sync bool
+	// Listen is a host:port at which [Start] lets others in; port 0 takes a free one.
+	// Empty: the queue is for this process alone.
+	Listen        string
+	Replicas      int           // how many NATS servers keep each stream: 1
 	Lease         time.Duration // an unextended message is delivered again after half of it: 120 s
 	MaxAckPending int           // messages in the hands of runners at a time: 256
 	MaxDeliver    int           // deliveries of one message before it is dropped: 8
@@ -34,8 +45,13 @@ type Options struct {
 	// LaterDelay is the wait before a message that was handed back is delivered again;
 	// it grows with the deliveries to at most LaterMost: 1 s and 30 s.
 	LaterDelay, LaterMost time.Duration
-	Log                   *slog.Logger // nil: nothing is logged
-	Events                Events
+	// LogBytes is how much output of runs the queue keeps, the newest of it, for
+	// servers that do not share a disk with the runners; 0 keeps none. LogAge is how
+	// long: 7 days.
+	LogBytes int64
+	LogAge   time.Duration
+	Log      *slog.Logger // nil: nothing is logged
+	Events   Events
 }
 
 // Events are told what happens to messages; nil fields are not called.
@@ -49,15 +65,13 @@ type Events struct {
 }
 
 func (o *Options) fill() error {
-	if o.Dir == "" {
-		return &holdfast.InvalidError{Field: "dir", Problem: "is empty", Allowed: "a folder"}
-	}
 	for _, n := range []struct {
 		field string
 		value int64
 	}{
 		{"lease", int64(o.Lease)}, {"max_ack_pending", int64(o.MaxAckPending)}, {"max_deliver", int64(o.MaxDeliver)}, {"max_age", int64(o.MaxAge)},
 		{"report_age", int64(o.ReportAge)}, {"later_delay", int64(o.LaterDelay)}, {"later_most", int64(o.LaterMost)},
+		{"replicas", int64(o.Replicas)}, {"log_bytes", o.LogBytes}, {"log_age", int64(o.LogAge)},
 	} {
 		if n.value < 0 {
 			return &holdfast.InvalidError{Field: n.field, Problem: "is negative", Allowed: "0 for the default, or more"}
@@ -70,6 +84,8 @@ func (o *Options) fill() error {
 	orElse(&o.ReportAge, 7*24*time.Hour)
 	orElse(&o.LaterDelay, time.Second)
 	orElse(&o.LaterMost, 30*time.Second)
+	orElse(&o.Replicas, 1)
+	orElse(&o.LogAge, 7*24*time.Hour)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -83,7 +99,8 @@ func orElse[T comparable](field *T, value T) {
 	}
 }
 
-// Server is an embedded NATS server that listens nowhere.
+// Server is an embedded NATS server. It listens nowhere unless [Options.Listen] says
+// so.
 type Server struct {
 	options Options
 	server  *server.Server
@@ -103,7 +120,14 @@ const (
 // unacknowledged is delivered again at once, because a server that nobody else can
 // reach has no living worker when it starts.
 func Start(o Options) (*Server, error) {
+	if o.Dir == "" {
+		return nil, &holdfast.InvalidError{Field: "dir", Problem: "is empty", Allowed: "a folder"}
+	}
 	if err := o.fill(); err != nil {
+		return nil, err
+	}
+	host, port, err := listenAt(o.Listen)
+	if err != nil {
 		return nil, err
 	}
 	dir := filepath.Join(o.Dir, "queue")
@@ -111,7 +135,7 @@ func Start(o Options) (*Server, error) {
 		return nil, fmt.Errorf("queue folder: %w", err)
 	}
 	inner, err := server.NewServer(&server.Options{
-		ServerName: "holdfast", DontListen: true,
+		ServerName: "holdfast", DontListen: o.Listen == "", Host: host, Port: port,
 		JetStream: true, StoreDir: dir, SyncAlways: o.Sync,
 		JetStreamMaxMemory: maxMemory, JetStreamMaxStore: maxStore,
 		NoSigs: true, NoLog: true,
@@ -133,6 +157,32 @@ func Start(o Options) (*Server, error) {
 	return s, nil
 }
 
+// listenAt reads a host:port; port 0 becomes the server's own word for a free one.
+func listenAt(address string) (host string, port int, err error) {
+	if address == "" {
+		return "", 0, nil
+	}
+	host, text, err := net.SplitHostPort(address)
+	if err == nil {
+		port, err = strconv.Atoi(text)
+	}
+	if err != nil || port < 0 || port > 65535 {
+		return "", 0, &holdfast.InvalidError{Field: "listen", Problem: fmt.Sprintf("%q is not an address", holdfast.Clip(address, 60)), Allowed: "host:port with a port from 0 to 65535"}
+	}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	return host, port, nil
+}
+
+// URL is where the server lets others in; empty when it listens nowhere.
+func (s *Server) URL() string {
+	if s.options.Listen == "" {
+		return ""
+	}
+	return s.server.ClientURL()
+}
+
 // prepare makes the streams and gives both consumers a fresh start.
 func (s *Server) prepare() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
@@ -142,20 +192,13 @@ func (s *Server) prepare() error {
 		return err
 	}
 	defer b.Close()
-	for _, c := range streams(s.options) {
-		if _, err := b.js.CreateOrUpdateStream(ctx, c); err != nil {
-			return fmt.Errorf("queue stream %s: %w", c.Name, err)
-		}
-	}
 	for stream, c := range consumers(s.options) {
-		if err := b.js.DeleteConsumer(ctx, stream, c.Durable); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-			return fmt.Errorf("queue consumer %s: %w", c.Durable, err)
-		}
-		if _, err := b.js.CreateConsumer(ctx, stream, c); err != nil {
+		err := b.js.DeleteConsumer(ctx, stream, c.Durable)
+		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("queue consumer %s: %w", c.Durable, err)
 		}
 	}
-	return nil
+	return b.Prepare(ctx)
 }
 
 // Connect opens a connection of its own to the server, for a part of the program
@@ -166,12 +209,7 @@ func (s *Server) Connect(name string) (*Bus, error) {
 	if err != nil {
 		return nil, fmt.Errorf("queue connection: %w", err)
 	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		nc.Close()
-		return nil, fmt.Errorf("queue connection: %w", err)
-	}
-	return &Bus{nc: nc, js: js, options: s.options}, nil
+	return newBus(nc, s.options)
 }
 
 // Close stops the server and returns when its files are closed.
@@ -184,8 +222,11 @@ func (s *Server) Close() {
 const (
 	runStream      = "HOLDFAST_RUNS"
 	reportStream   = "HOLDFAST_REPORTS"
+	logStream      = "HOLDFAST_LOGS"
 	runSubjects    = "holdfast.queue.runs."
 	reportSubjects = "holdfast.reports."
+	logSubjects    = "holdfast.logs."
+	tellSubjects   = "holdfast.tell."
 	cancelSubjects = "holdfast.cancel."
 	claimSubject   = "holdfast.claims"
 	runnerGroup    = "holdfast-runners"
@@ -196,19 +237,27 @@ const (
 const dedupWindow = 5 * time.Minute
 
 func streams(o Options) []jetstream.StreamConfig {
-	return []jetstream.StreamConfig{
+	list := []jetstream.StreamConfig{
 		{
 			Name: runStream, Description: "runs to execute", Subjects: []string{runSubjects + ">"},
 			Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Duplicates: dedupWindow, MaxAge: o.MaxAge,
 			// A new publication of a run takes the place of the former one, so that a run
 			// has one message at most.
-			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardOld,
+			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardOld, Replicas: o.Replicas,
 		},
 		{
 			Name: reportStream, Description: "what runners say of attempts", Subjects: []string{reportSubjects + ">"},
-			Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Duplicates: dedupWindow, MaxAge: o.ReportAge,
+			Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Duplicates: dedupWindow, MaxAge: o.ReportAge, Replicas: o.Replicas,
 		},
 	}
+	if o.LogBytes > 0 {
+		list = append(list, jetstream.StreamConfig{
+			Name: logStream, Description: "the output of runs, the newest of it", Subjects: []string{logSubjects + ">"},
+			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Duplicates: dedupWindow, MaxAge: o.LogAge,
+			MaxBytes: o.LogBytes, Discard: jetstream.DiscardOld, AllowDirect: true, Replicas: o.Replicas,
+		})
+	}
+	return list
 }
 
 // consumers are the durable consumers by stream. The server bounds deliveries

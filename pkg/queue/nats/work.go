@@ -110,7 +110,7 @@ func (b *Bus) puller(stream, group string) *puller {
 }
 
 // pull takes up to n messages and gives each to use as it comes. It returns when
-// there were n, and after half a minute in any case, with how many there were.
+// there were n, and after a while in any case, with how many there were.
 func (p *puller) pull(ctx context.Context, n int, use func(jetstream.Msg)) (got int, err error) {
 	if p.consumer == nil {
 		if p.consumer, err = p.bus.js.Consumer(ctx, p.stream, p.group); err != nil {
@@ -118,7 +118,9 @@ func (p *puller) pull(ctx context.Context, n int, use func(jetstream.Msg)) (got 
 			return 0, err
 		}
 	}
-	batch, err := p.consumer.Fetch(n, jetstream.FetchContext(ctx))
+	within, cancel := context.WithTimeout(ctx, min(pullMost, max(time.Second, p.bus.options.Lease/2)))
+	defer cancel()
+	batch, err := p.consumer.Fetch(n, jetstream.FetchContext(within))
 	if err != nil {
 		p.consumer = nil
 		return 0, err
@@ -127,8 +129,15 @@ func (p *puller) pull(ctx context.Context, n int, use func(jetstream.Msg)) (got 
 		got++
 		use(m)
 	}
-	return got, batch.Error()
+	if err = batch.Error(); errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = nil // there was nothing more
+	}
+	return got, err
 }
+
+// pullMost is how long one pull waits. A pull that NATS forgot, because it was started
+// anew, is not answered; it is made again after that, and after half a lease.
+const pullMost = 30 * time.Second
 
 const pullRetry, pullRetryMost = 50 * time.Millisecond, 5 * time.Second
 
