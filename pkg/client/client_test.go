@@ -103,8 +103,10 @@ func TestAnInvalidRequestNamesItsFields(t *testing.T) {
 
 func TestWhatIsNoHoldfastServerIsAFailureAndNotARefusal(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
-		"a proxy's page": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>reason: none</html>", 502) },
-		"a page as 200":  func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
+		"a proxy's page": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "<html>reason: none</html>", http.StatusBadGateway)
+		},
+		"a page as 200": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
 		"json as 404": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(404)

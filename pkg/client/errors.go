@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/api"
 )
 
-// ErrUnreachable: the server could not be asked, or its answer was lost. Nobody
+// ErrUnreachable says that the server could not be asked, or that its answer was lost. Nobody
 // knows what it did; a call with an idempotency key may be made again.
 var ErrUnreachable = errors.New("the server cannot be reached")
 
@@ -21,16 +21,17 @@ type Refused struct{ Problem api.Problem }
 // fields and what is allowed.
 type InvalidRequest struct{ Problem api.Problem }
 
-// Unauthenticated: the server does not know the token, or it expired.
+// Unauthenticated is the answer to a token that is unknown, expired or revoked.
 type Unauthenticated struct{ Problem api.Problem }
 
-// Forbidden: the caller's role does not allow it.
+// Forbidden is the answer to a caller whose role does not allow it.
 type Forbidden struct{ Problem api.Problem }
 
-// NotFound: there is no such thing, or it is another team's.
+// NotFound is the answer for what does not exist, or is another team's.
 type NotFound struct{ Problem api.Problem }
 
-// Conflict: the thing is not in a state that allows it, or somebody was faster.
+// Conflict is the answer when how the thing stands does not allow it, or somebody was
+// faster.
 // Problem.Code says which.
 type Conflict struct{ Problem api.Problem }
 

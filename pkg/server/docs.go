@@ -2,6 +2,8 @@ package server
 
 import (
 	"bytes"
+	_ "embed" // for docs.html
+	"fmt"
 	"html/template"
 	"slices"
 	"strings"
@@ -9,50 +11,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// docsTemplate is the page at /docs: one file, without a script, that loads nothing
-// from anywhere.
-var docsTemplate = template.Must(template.New("docs").Parse(`<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Holdfast API</title>
-<style>
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-code, pre { font: 14px/1.4 ui-monospace, monospace; }
-h2 { margin-top: 2.5rem; border-bottom: 1px solid; text-transform: capitalize; }
-details { margin: .5rem 0; padding: .25rem .75rem; border: 1px solid color-mix(in srgb, currentColor 25%, transparent); border-radius: .4rem; }
-summary { cursor: pointer; }
-.method { display: inline-block; min-width: 4.5rem; font-weight: 700; }
-table { border-collapse: collapse; width: 100%; }
-td, th { text-align: left; vertical-align: top; padding: .2rem .6rem .2rem 0; }
-</style>
-</head>
-<body>
-<h1>Holdfast API <small>{{.Version}}</small></h1>
-<p>{{.Description}}</p>
-<p>The same as a document for programs: <a href="/openapi.json">/openapi.json</a>. Send the token as <code>Authorization: Bearer hf_…</code>.</p>
-{{range .Groups}}<h2 id="{{.Name}}">{{.Name}}</h2>
-{{range .Routes}}<details id="{{.ID}}"><summary><code class="method">{{.Method}}</code> <code>{{.Path}}</code> &mdash; {{.Summary}}</summary>
-<p>{{.Who}}</p>
-{{if .Parameters}}<table><tr><th>Parameter</th><th>In</th><th></th></tr>
-{{range .Parameters}}<tr><td><code>{{.Name}}</code></td><td>{{.In}}</td><td>{{.Text}}</td></tr>
-{{end}}</table>{{end}}
-{{if .Body}}<p>Body: <a href="#{{.Body}}"><code>{{.Body}}</code></a></p>{{end}}
-<table><tr><th>Answer</th><th></th></tr>
-{{range .Answers}}<tr><td><code>{{.Status}}</code></td><td>{{.Text}}{{if .Schema}} <a href="#{{.Schema}}"><code>{{.Schema}}</code></a>{{end}}</td></tr>
-{{end}}</table></details>
-{{end}}{{end}}
-<h2 id="documents">documents</h2>
-{{range .Schemas}}<details id="{{.Name}}"><summary><code>{{.Name}}</code></summary>
-<table><tr><th>Field</th><th>Type</th><th></th></tr>
-{{range .Fields}}<tr><td><code>{{.Name}}</code></td><td><code>{{.Type}}</code></td><td>{{.Text}}</td></tr>
-{{end}}</table></details>
-{{end}}
-</body>
-</html>
-`))
+//go:embed docs.html
+var docsText string
 
 type docsGroup struct {
 	Name   string
@@ -73,8 +33,9 @@ type docsSchema struct {
 	Fields []docsLine
 }
 
-// docsPage makes the page from the document, once.
-func docsPage(doc *huma.OpenAPI, routes []route) []byte {
+// docsPage makes the page at /docs from the document, once: one file, without a
+// script, that loads nothing from anywhere.
+func docsPage(doc *huma.OpenAPI, routes []route) ([]byte, error) {
 	data := struct {
 		Version, Description string
 		Groups               []docsGroup
@@ -112,10 +73,14 @@ func docsPage(doc *huma.OpenAPI, routes []route) []byte {
 		data.Schemas = append(data.Schemas, entry)
 	}
 	var page bytes.Buffer
-	if err := docsTemplate.Execute(&page, data); err != nil {
-		panic("server: the docs page: " + err.Error())
+	text, err := template.New("docs").Parse(docsText)
+	if err == nil {
+		err = text.Execute(&page, data)
 	}
-	return page.Bytes()
+	if err != nil {
+		return nil, fmt.Errorf("make the docs page: %w", err)
+	}
+	return page.Bytes(), nil
 }
 
 // operationOf finds a route's operation in the document.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/api"
+	"github.com/holdfast-io/holdfast/pkg/auth"
 )
 
 func (s *Server) eventRoutes() {
@@ -42,39 +44,38 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, c call, in event
 		return f
 	}
 	defer s.deps.Broker.leave(subscription)
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{})
-	_ = control.SetWriteDeadline(time.Time{})
+	out := newStream(w, s.options.Stall)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	if _, err := io.WriteString(w, "retry: 2000\n: holdfast\n\n"); err != nil {
-		return nil
+	if _, err := io.WriteString(out, "retry: 2000\n: holdfast\n\n"); err == nil {
+		s.pump(out, r, subscription)
 	}
-	s.pump(w, r, control, subscription)
 	return nil
 }
 
-func (s *Server) pump(w io.Writer, r *http.Request, control *http.ResponseController, subscription *subscriber) {
+// pump writes events until the caller goes away, its token ends, or the broker ends
+// the subscription.
+func (s *Server) pump(w *streamWriter, r *http.Request, subscription *subscriber) {
 	idle := time.NewTicker(s.options.KeepAlive)
 	defer idle.Stop()
 	for {
-		if err := control.Flush(); err != nil {
+		if err := w.Flush(); err != nil {
 			return
 		}
 		select {
 		case <-r.Context().Done():
 			return
 		case <-idle.C:
-			if _, err := io.WriteString(w, ": still here\n\n"); err != nil {
+			if _, err := io.WriteString(w, ": still here\n\n"); err != nil || s.tokenEnded(r) {
 				return
 			}
 		case e, open := <-subscription.events:
 			if !open {
 				if subscription.last != "" {
 					_ = writeEvent(w, api.Event{Type: subscription.last, At: s.clock.Now(), Detail: endings[subscription.last]})
-					_ = control.Flush()
+					_ = w.Flush()
 				}
 				return
 			}
@@ -83,6 +84,14 @@ func (s *Server) pump(w io.Writer, r *http.Request, control *http.ResponseContro
 			}
 		}
 	}
+}
+
+// tokenEnded says whether the token that opened a stream was revoked or expired
+// since. When nobody can tell, the stream goes on.
+func (s *Server) tokenEnded(r *http.Request) bool {
+	bearer, _ := bearerOf(r)
+	_, err := s.deps.Tokens.Authenticate(r.Context(), bearer)
+	return errors.Is(err, auth.ErrUnauthenticated)
 }
 
 var endings = map[string]string{

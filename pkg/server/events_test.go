@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -214,6 +217,54 @@ func TestACapacityFeedReadsOncePerBurstAndSaysNearOnceOnTheWayUp(t *testing.T) {
 	}
 	if reads != 7 {
 		t.Errorf("%d reads for 7 bursts", reads)
+	}
+}
+
+func TestAStreamEndsWithItsToken(t *testing.T) {
+	w := build(t, func(_ *world, o *server.Options) { o.KeepAlive = 5 * time.Millisecond })
+	s := w.stream("acme/viewer", "/api/events")
+	s.line(": still here")
+	var list api.Page[api.Token]
+	w.call("acme/admin", "GET", "/api/teams/acme/tokens", "").want(200).into(&list)
+	for _, token := range list.Items {
+		if token.Role == "viewer" {
+			w.call("acme/admin", "DELETE", "/api/teams/acme/tokens/"+token.ID, "").want(204)
+		}
+	}
+	for s.lines.Scan() { // it ends
+		if strings.HasPrefix(s.lines.Text(), "data:") {
+			t.Errorf("a revoked token saw %s", s.lines.Text())
+		}
+	}
+}
+
+func TestAReaderThatTakesNothingIsCutOff(t *testing.T) {
+	w := build(t, func(_ *world, o *server.Options) { o.Stall = 20 * time.Millisecond })
+	returned := make(chan struct{})
+	front := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		w.server.Handler().ServeHTTP(out, r)
+		close(returned)
+	}))
+	defer front.Close()
+	connection, err := net.Dial("tcp", front.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	if _, err := fmt.Fprintf(connection, "GET /api/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", w.operator); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := connection.Read(make([]byte, 1)); err != nil { // the stream is open; nothing more is read
+		t.Fatal(err)
+	}
+	huge := strings.Repeat("x", 1<<20)
+	for range 100 { // more than the sockets of any system hold
+		w.broker.Publish(api.Event{Type: server.EventRun, Detail: huge})
+	}
+	select {
+	case <-returned:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the handler still writes to a reader that takes nothing")
 	}
 }
 

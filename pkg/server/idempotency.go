@@ -150,7 +150,7 @@ func (k *keyring) claim(ctx context.Context, entry remembered) (records.Versione
 			return next, err
 		}
 		held, err = k.table.Replace(ctx, next)
-		if err == nil || !(errors.Is(err, records.ErrRevision) || errors.Is(err, records.ErrNotFound)) {
+		if !errors.Is(err, records.ErrRevision) && !errors.Is(err, records.ErrNotFound) {
 			return held, err
 		}
 	}

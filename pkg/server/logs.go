@@ -52,14 +52,12 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request, c call, in logsInp
 			return fmt.Errorf("read the end of the output: %w", err)
 		}
 	}
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{})
-	_ = control.SetWriteDeadline(time.Time{})
+	out := newStream(w, s.options.Stall)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	w.WriteHeader(http.StatusOK)
-	s.copyLog(w, r, control, file, run.ID, in.Follow)
+	s.copyLog(out, r, file, run.ID, in.Follow)
 	return nil
 }
 
@@ -83,11 +81,11 @@ func (s *Server) openLog(ctx context.Context, id holdfast.RunID, follow bool) (L
 	}
 }
 
-func (s *Server) copyLog(w io.Writer, r *http.Request, control *http.ResponseController, file LogFile, id holdfast.RunID, follow bool) {
+func (s *Server) copyLog(w *streamWriter, r *http.Request, file LogFile, id holdfast.RunID, follow bool) {
 	tick := time.NewTicker(s.options.PollLogs)
 	defer tick.Stop()
 	for last := !follow; ; {
-		if _, err := io.Copy(w, file); err != nil || control.Flush() != nil || last {
+		if _, err := io.Copy(w, file); err != nil || w.Flush() != nil || last {
 			return
 		}
 		// The state is asked before the file is read for the last time, so that what

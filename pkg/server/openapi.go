@@ -148,9 +148,9 @@ func (s *Server) finish() error {
 	if err != nil {
 		return fmt.Errorf("encode the OpenAPI document: %w", err)
 	}
-	s.openapi = append(text, '\n')
-	s.docs = docsPage(s.document.OpenAPI(), s.routes)
-	return nil
+	s.openapi = text
+	s.docs, err = docsPage(s.document.OpenAPI(), s.routes)
+	return err
 }
 
 // allowNull writes into the document what huma does not: a pointer that is always

@@ -49,7 +49,7 @@ type teamBotBodyInput struct {
 	Body api.BotBody
 }
 
-func (s *Server) listBots(ctx context.Context, c call, in pageInput) (answer[api.Page[api.Bot]], error) {
+func (s *Server) listBots(ctx context.Context, _ call, in pageInput) (answer[api.Page[api.Bot]], error) {
 	return s.botList(ctx, "", in)
 }
 
@@ -84,7 +84,7 @@ func (s *Server) botList(ctx context.Context, team holdfast.TeamID, in pageInput
 	return out, nil
 }
 
-func (s *Server) getBot(ctx context.Context, c call, in botInput) (answer[api.Bot], error) {
+func (s *Server) getBot(ctx context.Context, _ call, in botInput) (answer[api.Bot], error) {
 	return s.bot(ctx, "", in.Bot)
 }
 
@@ -114,7 +114,7 @@ func (s *Server) putTeamBot(ctx context.Context, c call, in teamBotBodyInput) (a
 	if _, err := s.team(ctx, c.team); err != nil {
 		return answer[api.Bot]{}, err
 	}
-	if err := s.mayWriteCommand(ctx, c, in.Bot, holdfast.Lane(in.Body.Lane)); err != nil {
+	if err := s.mayWriteCommand(ctx, c, holdfast.Lane(in.Body.Lane)); err != nil {
 		return answer[api.Bot]{}, err
 	}
 	return s.writeBot(ctx, c, c.team, in.Bot, in.Body)
@@ -123,7 +123,7 @@ func (s *Server) putTeamBot(ctx context.Context, c call, in teamBotBodyInput) (a
 // mayWriteCommand keeps bots that run any program on the runner to operators,
 // unless the limits setting lets team admins write them. A setting that nobody
 // could read lets nobody.
-func (s *Server) mayWriteCommand(ctx context.Context, c call, name string, lane holdfast.Lane) error {
+func (s *Server) mayWriteCommand(ctx context.Context, c call, lane holdfast.Lane) error {
 	if c.Operator || lane != holdfast.LaneCommand {
 		return nil
 	}

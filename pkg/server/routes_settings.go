@@ -77,7 +77,7 @@ type settingBody[W any] struct{ Body W }
 func addFamily[W, T any](s *Server, name, words string, f family[W, T]) {
 	path := "/api/admin/settings/" + name
 	register(s, route{method: "GET", path: path, id: "get-" + name, group: "settings", who: operators, summary: "Show " + words},
-		func(ctx context.Context, c call, _ struct{}) (answer[W], error) {
+		func(ctx context.Context, _ call, _ struct{}) (answer[W], error) {
 			reading, err := f.setting.Read(ctx)
 			if err != nil {
 				return answer[W]{}, err

@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -74,7 +75,8 @@ type Options struct {
 	MaxBody        int64         // bytes of a request's body: 1 MiB
 	RequestTimeout time.Duration // of one request but a stream: 30 s
 	PollLogs       time.Duration // how often a followed log is read: 250 ms
-	KeepAlive      time.Duration // how often an idle event stream sends a comment: 15 s
+	KeepAlive      time.Duration // how often an event stream sends a comment and its token is looked at again: 15 s
+	Stall          time.Duration // how long a reader of a stream may take nothing before it is cut off: 30 s
 }
 
 func (o Options) withDefaults() Options {
@@ -89,6 +91,12 @@ func (o Options) withDefaults() Options {
 	o.RequestTimeout = cmp.Or(o.RequestTimeout, 30*time.Second)
 	o.PollLogs = cmp.Or(o.PollLogs, 250*time.Millisecond)
 	o.KeepAlive = cmp.Or(o.KeepAlive, 15*time.Second)
+	o.Stall = cmp.Or(o.Stall, 30*time.Second)
+	names := make([]string, 0, len(o.AllowedHosts))
+	for _, name := range o.AllowedHosts {
+		names = append(names, strings.ToLower(strings.TrimSuffix(name, ".")))
+	}
+	o.AllowedHosts = names
 	return o
 }
 
@@ -178,7 +186,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	if err := server.Shutdown(finishing); err != nil {
 		_ = server.Close()
 	}
-	<-failed
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
+	}
 	return nil
 }
 
