@@ -188,10 +188,11 @@ func TestAnExternalRunLivesByItsHeartbeatsAndSettlesOnce(t *testing.T) {
 	w := build(t, nil)
 	w.limits("acme", `{"max_concurrent_runs":1,"monthly_usd":10}`)
 	w.bot("probe")
+	w.call("operator", "PUT", "/api/admin/settings/usage-caps", `{"five_hour_percent":80,"week_percent":90,"week_mode":"off"}`).want(200)
 	r := w.call("acme/member", "POST", "/api/runs", `{"team":"acme","bot":"probe","external":true,"budget_usd":3}`).want(201)
 	var run api.Run
 	r.into(&run)
-	if run.Lease == nil || !run.Lease.ExpiresAt.Equal(w.clock.Now().Add(120e9)) || run.Lease.HeartbeatEveryS != 20 || run.CapPolicy == nil || run.Attempt != 1 {
+	if run.Lease == nil || !run.Lease.ExpiresAt.Equal(w.clock.Now().Add(120e9)) || run.Lease.HeartbeatEveryS != 20 || run.CapPolicy == nil || *run.CapPolicy != (api.CapPolicy{FiveHourPercent: 80}) || run.Attempt != 1 {
 		t.Fatalf("no lease: %s", r.body)
 	}
 	path := "/api/runs/" + run.ID

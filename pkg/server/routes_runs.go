@@ -51,7 +51,7 @@ func requestOf(b api.LaunchRequest) launch.Request {
 
 func (s *Server) launch(ctx context.Context, c call, in launchInput) (answer[api.Run], error) {
 	if run, found, err := s.launchedBefore(ctx, c.before); err != nil || found {
-		return s.accepted(run), err
+		return s.accepted(ctx, run), err
 	}
 	request := requestOf(in.Body)
 	request.Run = c.run
@@ -62,7 +62,7 @@ func (s *Server) launch(ctx context.Context, c call, in launchInput) (answer[api
 	case denial.Denied():
 		return answer[api.Run]{}, refusal(denial)
 	}
-	return s.accepted(run), nil
+	return s.accepted(ctx, run), nil
 }
 
 // launchedBefore finds the run of an earlier call under the same idempotency key,
@@ -80,8 +80,8 @@ func (s *Server) launchedBefore(ctx context.Context, id holdfast.RunID) (run run
 }
 
 // accepted is the answer to a launch.
-func (s *Server) accepted(run runs.Run) answer[api.Run] {
-	out := answer[api.Run]{Status: http.StatusAccepted, Body: s.withLease(run)}
+func (s *Server) accepted(ctx context.Context, run runs.Run) answer[api.Run] {
+	out := answer[api.Run]{Status: http.StatusAccepted, Body: s.withLease(ctx, run)}
 	if run.External {
 		out.Status = http.StatusCreated
 	}
@@ -90,12 +90,14 @@ func (s *Server) accepted(run runs.Run) answer[api.Run] {
 
 // withLease is the run on the wire, with its lease and policy while it is an open
 // external one.
-func (s *Server) withLease(run runs.Run) api.Run {
+func (s *Server) withLease(ctx context.Context, run runs.Run) api.Run {
 	out := RunOnWire(run)
 	if run.External && !run.Status.Ended() {
 		lease := s.deps.Launch.LeaseOf(run)
 		out.Lease = &api.Lease{ExpiresAt: utc(lease.ExpiresAt), HeartbeatEveryS: int64(lease.HeartbeatEvery / time.Second)}
-		out.CapPolicy = &api.CapPolicy{}
+		caps, _ := s.deps.Settings.UsageCaps.Lookup(ctx)
+		const percent = holdfast.Whole / 100
+		out.CapPolicy = &api.CapPolicy{FiveHourPercent: int(caps.Cap(holdfast.AxisFiveHour) / percent), WeekPercent: int(caps.Cap(holdfast.AxisWeek) / percent)}
 	}
 	return out
 }
@@ -163,7 +165,7 @@ func (s *Server) getRun(ctx context.Context, c call, in runInput) (answer[api.Ru
 	if err != nil {
 		return answer[api.Run]{}, err
 	}
-	return answer[api.Run]{Body: s.withLease(run)}, nil
+	return answer[api.Run]{Body: s.withLease(ctx, run)}, nil
 }
 
 func (s *Server) explain(ctx context.Context, c call, in runInput) (answer[api.Explanation], error) {
@@ -186,7 +188,7 @@ func (s *Server) story(ctx context.Context, c call, id string) (answer[api.Expla
 	}
 	decision := id
 	if story.Run != nil {
-		run := s.withLease(*story.Run)
+		run := s.withLease(ctx, *story.Run)
 		out.Run, decision = &run, story.Run.DecisionID
 	}
 	d, err := s.deps.Decisions.Get(ctx, decision)
@@ -216,7 +218,7 @@ func (s *Server) resume(ctx context.Context, c call, in runInput) (answer[api.Ru
 	case denial.Denied():
 		return answer[api.Run]{}, refusal(denial)
 	}
-	return answer[api.Run]{Body: s.withLease(run)}, nil
+	return answer[api.Run]{Body: s.withLease(ctx, run)}, nil
 }
 
 type heartbeatInput struct {
