@@ -96,35 +96,53 @@ func (a *attempt) execute(ctx context.Context) queue.Report {
 	case closed(a.cancelled):
 		return a.report(queue.Report{Kind: queue.ReportEnded, Ending: queue.EndCancelled})
 	}
-	child, out, work, err := a.start()
+	child, out, work, err := a.start(ctx)
 	if err != nil {
-		return a.report(queue.Report{Kind: queue.ReportEnded, Ending: queue.EndStartFailed, Detail: holdfast.Clip(err.Error(), 400)})
+		a.ship(ctx).finish()
+		return a.report(notStarted(err))
 	}
-	started := a.report(queue.Report{Kind: queue.ReportStarted})
 	if f := a.runner.options.Events.Started; f != nil {
 		f(a.message)
 	}
-	var telling sync.WaitGroup
-	telling.Go(func() { // one try: the claim has told as much
-		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellWithin)
-		defer cancel()
-		if err := a.runner.queue.PublishReport(try, started); err != nil {
-			a.runner.options.Log.Warn("cannot report a start", "run", a.message.Run, "err", err)
-		}
-	})
+	shipping := a.ship(ctx)
 	a.watch(ctx, child)
 	result := child.Wait()
 	killStrays(work.report)
 	if err := out.close(); err != nil {
 		a.runner.options.Log.Warn("a log is incomplete", "run", a.message.Run, "err", err)
 	}
-	telling.Wait()
+	shipping.finish()
 	return a.report(a.ended(result, out))
+}
+
+// errUntold: the start could not be reported, so nothing was started.
+var errUntold = errors.New("the start could not be reported")
+
+// notStarted is how an attempt ended of which nothing ran.
+func notStarted(err error) queue.Report {
+	r := queue.Report{Kind: queue.ReportEnded, Ending: queue.EndStartFailed, Detail: holdfast.Clip(err.Error(), 400)}
+	if errors.Is(err, errUntold) { // not the command's fault: it can be gone on with
+		r.Ending = queue.EndInterrupted
+	}
+	return r
+}
+
+// tellStart makes the start known before any code of the child runs. A run of which
+// no start is known is executed by another runner when this one falls silent; so
+// what is not known to have started must not have.
+func (a *attempt) tellStart(ctx context.Context) error {
+	started := a.report(queue.Report{Kind: queue.ReportStarted})
+	try, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(tellWithin, fenceAfter(a.runner.options.Lease)/2))
+	defer cancel()
+	if err := a.runner.queue.PublishReport(try, started); err != nil {
+		return fmt.Errorf("%w: %w", errUntold, err)
+	}
+	return nil
 }
 
 // start prepares what the child needs and starts it. After an error nothing runs and
 // nothing is left but the log.
-func (a *attempt) start() (child *Child, out *output, work workspace, err error) {
+func (a *attempt) start(ctx context.Context) (child *Child, out *output, work workspace, err error) {
 	o := a.runner.options
 	out, err = newOutput(LogPath(a.dir, a.message.Run, a.number), o.LogLimit)
 	if err != nil {
@@ -158,7 +176,10 @@ func (a *attempt) start() (child *Child, out *output, work workspace, err error)
 		},
 		Deadline: lasts, Grace: o.StopGrace,
 		Started: func(p Process) error {
-			return writeJournal(a.dir, journalEntry{Run: a.message.Run, Attempt: a.number, Process: p})
+			if err := writeJournal(a.dir, journalEntry{Run: a.message.Run, Attempt: a.number, Process: p}); err != nil {
+				return err
+			}
+			return a.tellStart(ctx)
 		},
 	})
 	return child, out, work, err

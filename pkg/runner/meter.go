@@ -20,9 +20,9 @@ const (
 	maxLine = 64 << 10
 	// maxRead bounds one reading of the report file, so that a child that writes
 	// without end cannot keep its supervisor busy; the rest comes with the next.
-	maxRead = 16 << 20
+	maxRead = 4 << 20
 	// lastRounds bounds the reading after the child's end, at a gibibyte.
-	lastRounds = 64
+	lastRounds = 256
 )
 
 // meter sums the lines {"cost_usd": 0.12} that a child appends to its report file.

@@ -130,8 +130,8 @@ func TestWhatIsNoFileIsNotRead(t *testing.T) {
 
 func TestOneReadingIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report")
-	line := []byte("{\"cost_usd\": 0.000001}\n")
-	lines := maxRead/len(line) + 5000
+	line := []byte("{\"cost_usd\": 0.000001, \"x\": \"" + strings.Repeat("y", maxLine/2) + "\"}\n")
+	lines := maxRead/len(line) + 50
 	if err := os.WriteFile(path, bytes.Repeat(line, lines), 0o600); err != nil {
 		t.Fatal(err)
 	}

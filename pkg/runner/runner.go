@@ -38,6 +38,14 @@ type Queue interface {
 	CancelNotices(notice func(holdfast.RunID)) (stop func(), err error)
 }
 
+// LogKeeper keeps the output of attempts where servers can read it; pkg/queue/nats
+// has one.
+type LogKeeper interface {
+	// AppendLog returns when the piece, which begins at the offset, is durable. The same
+	// piece again is the same piece.
+	AppendLog(ctx context.Context, run holdfast.RunID, attempt int, offset int64, piece []byte) error
+}
+
 // Options are a runner's settings; a zero field has the stated default.
 type Options struct {
 	Name        string        // who it is in claims and reports: "runner"
@@ -51,6 +59,7 @@ type Options struct {
 	DrainGrace  time.Duration // the same while the runner shuts down: 5 s
 	ReportEvery time.Duration // how often HOLDFAST_REPORT is read: 200 ms
 	LogLimit    int64         // bytes of output kept for an attempt: 16 MiB
+	Logs        LogKeeper     // nil: the output stays in the data folder
 	Clock       clock.Clock   // for the times in reports: clock.System
 	Log         *slog.Logger  // nil: nothing is logged
 	Events      Events
@@ -145,11 +154,16 @@ func orElse[T comparable](field *T, value T) {
 // fenceAfter is how old the last acknowledged renewal may become.
 func fenceAfter(lease time.Duration) time.Duration { return lease / 4 * 3 }
 
-// Run takes and executes work until ctx ends. Then it stops its children (TERM,
-// after the drain grace KILL), reports them as interrupted and returns nil, all
-// within the grace and three seconds. It returns an error when the folder cannot be
-// used or the queue's connection was closed under it.
-func (r *Runner) Run(ctx context.Context) error {
+// Run is [Runner.Drain] with no time for what is under way: its children are stopped
+// as soon as ctx ends.
+func (r *Runner) Run(ctx context.Context) error { return r.Drain(ctx, ctx) }
+
+// Drain takes and executes work until taking ends. What is under way then may go on
+// until last ends too; then its children are stopped (TERM, after the drain grace
+// KILL) and reported as interrupted, which takes the grace and three seconds at
+// most. It returns nil when nothing runs any more. It returns an error when the
+// folder cannot be used or the queue's connection was closed under it.
+func (r *Runner) Drain(taking, last context.Context) error {
 	for _, folder := range []string{"", childrenFolder, workFolder, "runs"} {
 		if err := os.MkdirAll(filepath.Join(r.options.DataDir, folder), 0o700); err != nil {
 			return fmt.Errorf("runner: %w", err)
@@ -164,8 +178,8 @@ func (r *Runner) Run(ctx context.Context) error {
 		return fmt.Errorf("runner: %w", err)
 	}
 	defer stop()
-	err = r.queue.Work(ctx, r.options.Slots, func(ctx context.Context, d queue.Delivery) queue.Disposition {
-		return r.execute(ctx, dir, d)
+	err = r.queue.Work(taking, r.options.Slots, func(_ context.Context, d queue.Delivery) queue.Disposition {
+		return r.execute(last, dir, d)
 	})
 	if err != nil {
 		return fmt.Errorf("runner: %w", err)
