@@ -134,12 +134,29 @@ func (s *Service) checkLaunchRate(ctx context.Context, a *admission, c call) (ho
 		return s.rates.Give(ctx, c.team, perMinute, s.now())
 	})
 	taken, wait, err := s.rates.Take(ctx, c.team, perMinute, a.at)
-	if taken || err != nil {
-		return holdfast.Denial{}, unavailable(err)
+	if err != nil {
+		return holdfast.Denial{}, s.unrated(ctx, a, err)
+	}
+	if taken {
+		return holdfast.Denial{}, nil
 	}
 	a.untook()
 	denial.RetryAfter = wait
 	return denial, nil
+}
+
+// unrated is the fail-open arm of the launch rate: where the shared buckets cannot be
+// asked, or are fought over too long, the launch passes without a rate token, logged
+// and counted. The rate protects the platform from a burst; what can run out is
+// judged behind it all the same.
+func (s *Service) unrated(ctx context.Context, a *admission, cause error) error {
+	if ctx.Err() != nil { // the caller hung up; that says nothing about the buckets
+		return unavailable(cause)
+	}
+	a.untook()
+	s.log.WarnContext(ctx, "the launch rate cannot be judged: passing without a token", "run", a.run, "team", a.team.ID, "error", cause)
+	s.failedOpen(launchRateCheck)
+	return nil
 }
 
 // unavailable marks an error of a store; nil stays nil.

@@ -204,6 +204,9 @@ func (s *Service) goOn(ctx context.Context, c queue.Claim) queue.Grant {
 		if c.Attempt == run.Attempt && run.Status == runs.Running {
 			run.Sequence = max(run.Sequence, c.Sequence)
 			run.ReportedAt = s.now()
+			if run.StartedAt.IsZero() { // only what runs renews, and the report of its start may be lost
+				run.StartedAt = run.ReportedAt
+			}
 		}
 		return nil
 	})

@@ -23,6 +23,7 @@ type launchCheck struct {
 // The names of the steps that are written down in more than one place.
 const (
 	resolveStep      = "resolution" // between the two slices
+	launchRateCheck  = "launch-rate"
 	concurrencyCheck = "concurrency"
 	monthlyCheck     = "monthly"
 )
@@ -35,7 +36,7 @@ func (s *Service) callerChecks() []callerCheck {
 		{"role", s.checkRole},
 		{"team", s.checkTeam},
 		{"repo-quota", s.checkRepoQuota},
-		{"launch-rate", s.checkLaunchRate},
+		{launchRateCheck, s.checkLaunchRate},
 	}
 }
 

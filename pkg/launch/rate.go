@@ -38,20 +38,24 @@ type bucket struct {
 // onePart is how many parts make a launch: the milliseconds of a minute.
 const onePart = int64(time.Minute / time.Millisecond)
 
-// filled is the team's bucket as it stands at an instant. A clock that steps back
-// fills nothing.
+// filled is a bucket as it stands at an instant. A clock that steps back fills
+// nothing.
+func (b bucket) filled(perMinute int64, now time.Time) bucket {
+	passed := min(max(0, now.Sub(b.at)), time.Minute).Milliseconds()
+	b.level = min(perMinute*onePart, b.level+passed*perMinute)
+	if now.After(b.at) {
+		b.at = now
+	}
+	return b
+}
+
+// filled is the team's bucket as it stands at an instant.
 func (b *Buckets) filled(team holdfast.TeamID, perMinute int64, now time.Time) bucket {
-	full := perMinute * onePart
 	state, known := b.buckets[team]
 	if !known {
-		return bucket{full, now}
+		return bucket{perMinute * onePart, now}
 	}
-	passed := min(max(0, now.Sub(state.at)), time.Minute).Milliseconds()
-	state.level = min(full, state.level+passed*perMinute)
-	if now.After(state.at) {
-		state.at = now
-	}
-	return state
+	return state.filled(perMinute, now)
 }
 
 func (b *Buckets) put(team holdfast.TeamID, state bucket) {
