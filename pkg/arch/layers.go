@@ -27,6 +27,7 @@ var Layers = [][]string{
 var TestSupport = []string{
 	"pkg/clock/clocktest",
 	"pkg/capacityledger/ledgertest",
+	"pkg/capacityledger/ledgertest/history",
 	"pkg/records/recordstest",
 	"pkg/arch",
 	"tools/witness",
