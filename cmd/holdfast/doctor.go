@@ -137,7 +137,7 @@ func checkServer(ctx context.Context, server *client.Client, settings config.Cli
 	}
 	findings := []finding{{"server", verdictOK, settings.URL + " answers", ""}}
 	if health.Status == "ok" {
-		findings = append(findings, finding{"ready", verdictOK, "the server is ready", ""})
+		findings = append(findings, finding{"ready", verdictOK, "the server is ready: its stores and its queue answer", ""})
 	} else {
 		findings = append(findings, finding{"ready", verdictFail, "the server says " + health.Status, "the lines below say what is missing"})
 	}

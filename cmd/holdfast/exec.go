@@ -237,6 +237,9 @@ func (e *execution) environment(run api.Run, report string) []string {
 		"HOLDFAST_RUN": run.ID, "HOLDFAST_TEAM": run.Team, "HOLDFAST_BOT": run.Identity.Bot,
 		"HOLDFAST_ATTEMPT": fmt.Sprint(run.Attempt), "HOLDFAST_BUDGET_USD": run.BudgetUSD.String(), "HOLDFAST_REPORT": report,
 	}
+	if run.Repo != "" {
+		ours["HOLDFAST_REPO"] = run.Repo
+	}
 	var env []string
 	for _, entry := range e.c.environ {
 		name, _, _ := strings.Cut(entry, "=")
@@ -248,8 +251,8 @@ func (e *execution) environment(run api.Run, report string) []string {
 	if run.ID == "" {
 		return env
 	}
-	for _, name := range []string{"HOLDFAST_RUN", "HOLDFAST_TEAM", "HOLDFAST_BOT", "HOLDFAST_ATTEMPT", "HOLDFAST_BUDGET_USD", "HOLDFAST_REPORT"} {
-		env = append(env, name+"="+ours[name])
+	for name, value := range ours {
+		env = append(env, name+"="+value)
 	}
 	return env
 }

@@ -148,7 +148,7 @@ func (o Options) check(origins map[string]string) error {
 func otherNames() []string {
 	return []string{
 		"HOLDFAST_URL", "HOLDFAST_TOKEN", "HOLDFAST_REPORT", "HOLDFAST_RUN", "HOLDFAST_TEAM", "HOLDFAST_BOT",
-		"HOLDFAST_BUDGET_USD", "HOLDFAST_ATTEMPT", "HOLDFAST_OUTPUT",
+		"HOLDFAST_BUDGET_USD", "HOLDFAST_ATTEMPT", "HOLDFAST_REPO",
 	}
 }
 
@@ -160,7 +160,7 @@ func unknownNames(environ []string) []string {
 	var unknown []string
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, "HOLDFAST_") && !slices.Contains(known, name) {
+		if strings.HasPrefix(name, "HOLDFAST_") && !strings.HasPrefix(name, "HOLDFAST_INPUT_") && !slices.Contains(known, name) {
 			unknown = append(unknown, name)
 		}
 	}
