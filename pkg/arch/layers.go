@@ -52,9 +52,8 @@ var Outside = map[string][]string{
 	"github.com/nats-io/nats-server/v2":   {"pkg/queue/nats"},
 	"github.com/nats-io/nats.go":          {"pkg/queue/nats"},
 	"github.com/prometheus/client_golang": {"pkg/metrics"},
-	"github.com/danielgtaylor/huma/v2":    {"pkg/api", "pkg/server"},
+	"github.com/danielgtaylor/huma/v2":    {"pkg/server"},
 	"github.com/spf13/cobra":              {"cmd/holdfast"},
-	"github.com/knadh/koanf/v2":           {"cmd/internal/config"},
 }
 
 // MaxFileLines is how long a file may grow before it must be split.
