@@ -185,15 +185,30 @@ func (f *file) write() {
 			}
 			clear(batch)
 			spare = batch
-			// Those who were just answered come back at once when they come back at all:
-			// let them run first, so that they share the next sync and not the one after.
-			runtime.Gosched()
+			f.welcome()
 		case closing:
 			return
 		default:
 			spare = batch
 			<-f.wake
 		}
+	}
+}
+
+// welcome lets those who were just answered run, for as long as each moment brings
+// somebody back: they share the next sync then, and do not wait for the one after it.
+// It costs next to nothing when nobody comes.
+func (f *file) welcome() {
+	waiting := -1
+	for range 16 {
+		runtime.Gosched()
+		f.mu.Lock()
+		now := len(f.queue)
+		f.mu.Unlock()
+		if now == waiting {
+			return
+		}
+		waiting = now
 	}
 }
 

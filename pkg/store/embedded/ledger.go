@@ -30,6 +30,7 @@ type Ledger struct {
 	calendar  *subject.Calendar
 	journal   subject.Journal
 	now       time.Time // of the newest verb of the batch
+	fresh     []*capacityledger.Allocation
 	// reused is set while a batch is run again because an ask in it reused the id of
 	// an allocation that only the file knows: every id is looked up there first then.
 	reused bool
@@ -302,11 +303,20 @@ func (l *Ledger) recall(t *tx, record *subject.Record, id holdfast.AllocationID)
 // flush writes what the batch changed.
 func (l *Ledger) flush(t *tx) error {
 	var failed error
+	l.fresh = l.fresh[:0]
 	l.journal.Entries(func(c subject.Change) {
-		if failed == nil {
-			failed = writeAllocation(t, c)
+		switch {
+		case failed != nil:
+		case c.Fresh:
+			l.fresh = append(l.fresh, c.Allocation)
+		default:
+			failed = updateRow(t, c.Allocation)
 		}
 	})
+	if failed == nil {
+		failed = insertRows(t, l.fresh)
+	}
+	clear(l.fresh)
 	l.journal.Changed(func(r *subject.Record, _ []capacityledger.Holding) {
 		if failed == nil && l.residents[r.Subject()].stale() {
 			failed = writeSubject(t, r, l.now)

@@ -75,22 +75,47 @@ type stateRow struct {
 	Closed    int64      `json:"closed"`
 }
 
-// writeAllocation writes one row as the batch left it.
-func writeAllocation(t *tx, c subject.Change) error {
-	a := c.Allocation
-	var outcome driver.Value
-	if a.Outcome != capacityledger.Open {
-		outcome = string(a.Outcome)
+// together is how many rows one statement inserts where there are as many: a
+// statement's own cost is then shared.
+const together = 8
+
+const insertTogether = insertAllocation + ", (?, ?, ?, ?), (?, ?, ?, ?), (?, ?, ?, ?), (?, ?, ?, ?), (?, ?, ?, ?), (?, ?, ?, ?), (?, ?, ?, ?)"
+
+// insertRows writes the rows of allocations that the batch made.
+func insertRows(t *tx, fresh []*capacityledger.Allocation) error {
+	args := make([]driver.Value, 0, 4*together)
+	for len(fresh) > 0 {
+		n, statement := 1, insertAllocation
+		if len(fresh) >= together {
+			n, statement = together, insertTogether
+		}
+		args = args[:0]
+		for _, a := range fresh[:n] {
+			args = append(args, string(a.ID), askOf(a), stateOf(a), outcomeOf(a))
+		}
+		if _, err := t.exec(statement, args...); err != nil {
+			return err
+		}
+		fresh = fresh[n:]
 	}
-	if c.Fresh {
-		_, err := t.exec(insertAllocation, string(a.ID), askOf(a), stateOf(a), outcome)
-		return err
-	}
-	changed, err := t.exec(updateAllocation, stateOf(a), outcome, string(a.ID))
+	return nil
+}
+
+// updateRow writes the row of an allocation that was stored before, as the batch
+// left it.
+func updateRow(t *tx, a *capacityledger.Allocation) error {
+	changed, err := t.exec(updateAllocation, stateOf(a), outcomeOf(a), string(a.ID))
 	if err == nil && changed != 1 {
 		return fmt.Errorf("the row of allocation %s is gone", a.ID)
 	}
 	return err
+}
+
+func outcomeOf(a *capacityledger.Allocation) driver.Value {
+	if a.Outcome == capacityledger.Open {
+		return nil
+	}
+	return string(a.Outcome)
 }
 
 func askOf(a *capacityledger.Allocation) string {
