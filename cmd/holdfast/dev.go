@@ -64,8 +64,8 @@ func newDev(c *cli) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	for _, s := range config.Settings() {
-		typed[s.Key] = flags.String(s.Key, "", s.Meaning+" (default "+config.DefaultText(s.Key)+")")
+	for _, s := range config.Of(config.Dev) {
+		typed[s.Key] = flags.String(s.Key, "", s.Meaning+" (default "+s.Default(config.Dev)+")")
 	}
 	flags.StringVar(&file, config.FileKey, "", "read the settings from this YAML file")
 	flags.BoolVar(&example, "example", false, "when the folder has no teams: seed three and play the incident")
@@ -73,7 +73,7 @@ func newDev(c *cli) *cobra.Command {
 }
 
 // serve runs a node until the context ends.
-func (c *cli) serve(ctx context.Context, settings config.Options, example bool) error {
+func (c *cli) serve(ctx context.Context, settings config.Options, example bool) (err error) {
 	log := slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: settings.LogLevel}))
 	if len(settings.Unknown) > 0 {
 		log.Warn("unknown settings in the environment are ignored", "names", strings.Join(settings.Unknown, " "))
@@ -82,7 +82,7 @@ func (c *cli) serve(ctx context.Context, settings config.Options, example bool) 
 	if err != nil {
 		return inUse(err)
 	}
-	defer n.Close()
+	defer func() { err = errors.Join(err, n.Close()) }()
 	running, stop := errgroup.WithContext(ctx)
 	running.Go(func() error {
 		return n.Run(stop, func() {

@@ -21,7 +21,8 @@ import (
 	"github.com/holdfast-io/holdfast"
 )
 
-// Options are the settings of `holdfast dev`. [Defaults] has their values when
+// Options are the settings of `holdfast dev`, `holdfast server` and `holdfast runner`;
+// [Setting.For] says which process has which. [DefaultsOf] has their values when
 // nobody says anything.
 type Options struct {
 	Data    string // the folder of all state; created with mode 0700
@@ -37,18 +38,34 @@ type Options struct {
 
 	LogLevel slog.Level
 
+	// Of the processes of many machines.
+	Name         string        // what the process is called
+	Pool         string        // of a runner
+	AllowedHosts []string      // further names of the API; "*" is any
+	Drain        time.Duration // what is under way may go on for that long after TERM
+
+	MongoURI, MongoDatabase     string
+	NATSURL                     string
+	NATSCreds, NATSNKey         string // files
+	NATSCA, NATSCert, NATSKey   string // files
+	NATSReplicas                int
+	NATSMaxAckPending           int // 0: the queue's own default
+	LogMiB                      int // output of runs that the queue keeps; 0 keeps none
+	OperatorToken, MetricsToken string
+
 	// Unknown lists the names in the environment that begin with HOLDFAST_ and
 	// mean nothing to this build. They are not errors (a cluster sets such names by
 	// itself) and worth one warning.
 	Unknown []string
 }
 
-// Defaults are the settings when nothing is said.
-func Defaults() Options {
-	return Options{
-		Data:        "./holdfast-data",
+// Defaults are the settings of dev when nothing is said.
+func Defaults() Options { return DefaultsOf(Dev) }
+
+// DefaultsOf are the settings of a process when nothing is said.
+func DefaultsOf(p Process) Options {
+	o := Options{
 		Addr:        "127.0.0.1:7420",
-		Runners:     8,
 		Lease:       120 * time.Second,
 		Heartbeat:   20 * time.Second,
 		SweepEvery:  15 * time.Second,
@@ -57,6 +74,15 @@ func Defaults() Options {
 		ClockSkew:   15 * time.Second,
 		LogLevel:    slog.LevelInfo,
 	}
+	switch p {
+	case Dev:
+		o.Data, o.Runners = "./holdfast-data", 8
+	case Server:
+		o.Drain, o.MongoDatabase, o.NATSReplicas, o.NATSMaxAckPending, o.LogMiB = 20*time.Second, "holdfast", 1, 256, 1024
+	case Runner:
+		o.Data, o.Runners, o.Pool, o.Drain = "./holdfast-runner", 8, DefaultPool, 5*time.Minute
+	}
+	return o
 }
 
 // FileName is the file in the data folder that is read when it exists.
@@ -69,44 +95,58 @@ const FileKey = "config"
 // value is a text with the place it was written at, for errors.
 type value struct{ text, origin string }
 
-// Load reads the settings. environ has "NAME=value" entries as os.Environ does;
-// flags has the flags that were typed, by their name ([Setting.Key], or [FileKey]).
-// A value that cannot be read, or settings that do not fit together, are a
-// *holdfast.InvalidError that names the place and what is allowed.
+// Load reads the settings of dev, see [LoadFor].
 func Load(environ []string, flags map[string]string) (Options, error) {
+	return LoadFor(Dev, environ, flags)
+}
+
+// LoadFor reads the settings of a process. environ has "NAME=value" entries as
+// os.Environ does; flags has the flags that were typed, by their name
+// ([Setting.Key], or [FileKey]). A value that cannot be read, or settings that do not
+// fit together, are a *holdfast.InvalidError that names the place and what is
+// allowed. It never holds the value of a secret.
+func LoadFor(p Process, environ []string, flags map[string]string) (Options, error) {
 	env := environment(environ)
 	typed := map[string]value{}
 	for key, text := range flags {
 		typed[key] = value{text, "--" + key}
 	}
-	opts := Defaults()
+	opts := DefaultsOf(p)
 	opts.Unknown = unknownNames(environ)
 
 	layers := []map[string]value{env, typed}
-	fileLayer, err := readFile(env, typed, opts.Data)
+	fileLayer, err := readFile(p, env, typed, opts.Data)
 	if err != nil {
 		return Options{}, err
 	}
 	layers = append([]map[string]value{fileLayer}, layers...)
 
 	origins := map[string]string{}
-	for _, setting := range Settings() {
+	for _, setting := range Of(p) {
 		origins[setting.Key] = setting.Key
-		for _, layer := range layers {
-			v, given := layer[setting.Key]
-			if !given {
-				continue
-			}
-			if err := setting.set(&opts, v.text); err != nil {
-				return Options{}, holdfast.InField(v.origin, err)
-			}
-			origins[setting.Key] = v.origin
+		v, given := last(layers, setting.Key)
+		if !given {
+			continue
 		}
+		if err := setting.set(&opts, v.text); err != nil {
+			return Options{}, holdfast.InField(v.origin, err)
+		}
+		origins[setting.Key] = v.origin
 	}
-	if err := opts.check(origins); err != nil {
+	if err := opts.check(p, origins); err != nil {
 		return Options{}, err
 	}
 	return opts, nil
+}
+
+// last is the value of a key in the last layer that has one.
+func last(layers []map[string]value, key string) (v value, given bool) {
+	for _, layer := range layers {
+		if stronger, has := layer[key]; has {
+			v, given = stronger, true
+		}
+	}
+	return v, given
 }
 
 // environment picks the settings out of the environment. A name that is set and
@@ -133,14 +173,18 @@ func Env(environ []string, name string) string {
 }
 
 // readFile reads the configuration file: the one that was named, else the one in
-// the data folder. The latter may be missing and may not move the data folder.
-func readFile(env, typed map[string]value, data string) (map[string]value, error) {
+// the data folder, of a process that has one. The latter may be missing and may not
+// move the data folder.
+func readFile(p Process, env, typed map[string]value, data string) (map[string]value, error) {
 	if named, given := typed[FileKey]; given {
 		text, err := os.ReadFile(named.text)
 		if err != nil {
 			return nil, &holdfast.InvalidError{Field: named.origin, Problem: plainFileError(err), Allowed: "a readable YAML file"}
 		}
-		return parseFile(named.text, text)
+		return parseFile(p, named.text, text)
+	}
+	if p == Server {
+		return nil, nil
 	}
 	for _, layer := range []map[string]value{env, typed} {
 		if v, given := layer["data"]; given {
@@ -155,7 +199,7 @@ func readFile(env, typed map[string]value, data string) (map[string]value, error
 	if err != nil {
 		return nil, &holdfast.InvalidError{Field: path, Problem: plainFileError(err), Allowed: "a readable YAML file, or none"}
 	}
-	layer, err := parseFile(path, text)
+	layer, err := parseFile(p, path, text)
 	if err != nil {
 		return nil, err
 	}

@@ -14,12 +14,12 @@ import (
 )
 
 // parseFile reads a file of `key: value` lines. Keys may be written with dashes or
-// underscores. Unknown and repeated keys, and anything nested, are refused with
-// their line.
-func parseFile(path string, text []byte) (map[string]value, error) {
+// underscores. Unknown and repeated keys, those of another process, and anything
+// nested, are refused with their line.
+func parseFile(p Process, path string, text []byte) (map[string]value, error) {
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		return nil, yamlError(path, err)
+		return nil, yamlError(p, path, err)
 	}
 	layer := map[string]value{}
 	for _, doc := range file.Docs {
@@ -27,28 +27,28 @@ func parseFile(path string, text []byte) (map[string]value, error) {
 		case nil, *ast.NullNode, *ast.CommentGroupNode:
 		case *ast.MappingNode:
 			for _, pair := range body.Values {
-				if err := addPair(layer, path, pair); err != nil {
+				if err := addPair(p, layer, path, pair); err != nil {
 					return nil, err
 				}
 			}
 		case *ast.MappingValueNode:
-			if err := addPair(layer, path, body); err != nil {
+			if err := addPair(p, layer, path, body); err != nil {
 				return nil, err
 			}
 		default:
-			return nil, &holdfast.InvalidError{Field: path, Problem: "the file is not a list of settings", Allowed: "lines of key: value with the keys " + keys()}
+			return nil, &holdfast.InvalidError{Field: path, Problem: "the file is not a list of settings", Allowed: "lines of key: value with the keys " + keys(p)}
 		}
 	}
 	return layer, nil
 }
 
-func addPair(layer map[string]value, path string, pair *ast.MappingValueNode) error {
+func addPair(p Process, layer map[string]value, path string, pair *ast.MappingValueNode) error {
 	token := pair.Key.GetToken()
 	place := fmt.Sprintf("%s line %d", path, token.Position.Line)
 	key := strings.ReplaceAll(token.Value, "_", "-")
-	known := slices.ContainsFunc(Settings(), func(s Setting) bool { return s.Key == key })
+	known := slices.ContainsFunc(Of(p), func(s Setting) bool { return s.Key == key })
 	if !known {
-		return &holdfast.InvalidError{Field: place, Problem: quoted(token.Value) + " is not a setting", Allowed: keys()}
+		return &holdfast.InvalidError{Field: place, Problem: quoted(token.Value) + " is not a setting", Allowed: keys(p)}
 	}
 	if _, repeated := layer[key]; repeated {
 		return &holdfast.InvalidError{Field: place, Problem: quoted(key) + " stands there twice", Allowed: "each setting once"}
@@ -60,16 +60,16 @@ func addPair(layer map[string]value, path string, pair *ast.MappingValueNode) er
 	return nil
 }
 
-func keys() string {
+func keys(p Process) string {
 	var names []string
-	for _, setting := range Settings() {
+	for _, setting := range Of(p) {
 		names = append(names, setting.Key)
 	}
 	return strings.Join(names, ", ")
 }
 
 // yamlError is the YAML library's complaint on one line, with the place.
-func yamlError(path string, err error) error {
+func yamlError(p Process, path string, err error) error {
 	place, problem := path, "the file is not YAML"
 	var located yaml.Error
 	if errors.As(err, &located) {
@@ -78,5 +78,5 @@ func yamlError(path string, err error) error {
 			place = fmt.Sprintf("%s line %d", path, token.Position.Line)
 		}
 	}
-	return &holdfast.InvalidError{Field: place, Problem: holdfast.Clip(problem, 200), Allowed: "lines of key: value with the keys " + keys()}
+	return &holdfast.InvalidError{Field: place, Problem: holdfast.Clip(problem, 200), Allowed: "lines of key: value with the keys " + keys(p)}
 }
