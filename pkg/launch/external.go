@@ -141,8 +141,9 @@ func inferred(run runs.Run) bool {
 	switch run.StatusReason {
 	case runs.ReasonAbandoned, runs.ReasonInterrupted, runs.ReasonLeaseLost:
 		return run.Status.Ended()
+	default:
+		return false
 	}
-	return false
 }
 
 // lost ends a run whose allocations were closed under it: what it held is promised

@@ -236,7 +236,7 @@ func TestAWindowThatIsOffOrZeroIsNotEnforced(t *testing.T) {
 	for text, want := range map[string][2]holdfast.BasisPoints{
 		`{}`: {0, 0}, `{"five_hour_percent":80,"week_percent":90}`: {8000, 9000},
 		`{"five_hour_percent":80,"five_hour_mode":"off","week_percent":90,"week_mode":"soft"}`: {0, 9000},
-		`{"week_percent":0,"week_mode":"hard"}`: {0, 0},
+		`{"week_percent":0,"week_mode":"hard"}`:                                                {0, 0},
 	} {
 		c, err := s.Decode([]byte(text))
 		if err != nil {

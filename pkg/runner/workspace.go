@@ -55,7 +55,7 @@ func removeAll(root string) error {
 	}
 	_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, _ error) error {
 		if entry != nil && entry.IsDir() {
-			_ = os.Chmod(path, 0o700) // the removal below tells whether it helped
+			_ = os.Chmod(path, 0o700) //nolint:gosec // a folder; the removal below tells whether it helped
 		}
 		return nil
 	})

@@ -196,7 +196,7 @@ func lines(name string, in *bufio.Reader, each func(number int, line []byte, tor
 			}
 		}
 		if err != nil {
-			return nil
+			return nil //nolint:nilerr // the end of the file
 		}
 		long = long[:0]
 		number++

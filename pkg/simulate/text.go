@@ -118,7 +118,7 @@ func (r Result) capsText(w io.Writer) {
 func limits(pairs ...any) string {
 	var parts []string
 	for i := 0; i < len(pairs); i += 2 {
-		word, limit := pairs[i].(string), pairs[i+1].(holdfast.Limit)
+		word, limit := pairs[i].(string), pairs[i+1].(holdfast.Limit) //nolint:gosec // they come in pairs
 		if limit.None() {
 			continue
 		}

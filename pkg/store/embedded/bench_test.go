@@ -106,7 +106,7 @@ func fdatasync(b *testing.B, dir string) float64 {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // a scratch file
+	defer f.Close() // a scratch file
 	page := make([]byte, 4096)
 	var took []float64
 	for range 300 {

@@ -34,7 +34,7 @@ func OnWriter(s *Store, statement string) error {
 		if err != nil {
 			return err
 		}
-		defer statement.Close()      //nolint:errcheck // a test's own statement
+		defer statement.Close()      // a test's own statement
 		_, err = statement.Exec(nil) //nolint:staticcheck // the driver implements both
 		return err
 	})
@@ -55,7 +55,7 @@ func Plan(s *Store, query string) (plan string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer rows.Close() //nolint:errcheck // read only
+	defer rows.Close() // read only
 	for rows.Next() {
 		var id, parent, unused int
 		var detail string

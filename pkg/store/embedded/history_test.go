@@ -11,7 +11,7 @@ import (
 // Many histories run at once here, so that their writes share commits as they do
 // under load.
 func TestConcurrentHistoriesHaveAnOrder(t *testing.T) {
-	history.Run(t, history.Options{Parallel: 64, Open: func() (capacityledger.Store, error) {
+	history.Run(t, history.Options{Parallel: 32, Open: func() (capacityledger.Store, error) {
 		store, err := embedded.Open(t.Context(), t.TempDir(), embedded.Options{IdleSubjects: 50})
 		if err != nil {
 			return nil, err

@@ -270,7 +270,7 @@ func (l *Ledger) record(t *tx, key holdfast.Subject) (*subject.Record, error) {
 func (l *Ledger) holding(t *tx, id holdfast.AllocationID) (*subject.Record, error) {
 	key, err := id.Subject()
 	if err != nil {
-		return nil, nil //nolint:nilerror // what is no id was never recorded
+		return nil, nil //nolint:nilerr // what is no id was never recorded
 	}
 	record, err := l.record(t, key)
 	if err != nil {

@@ -157,7 +157,7 @@ func TestAnOperatorReadsTheLedgerWhileItIsInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close() //nolint:errcheck // read only
+	defer db.Close() // read only
 	var holder, expires string
 	var held, closed int
 	if err := db.QueryRowContext(t.Context(), "SELECT holder, sum(amount), min(expires) FROM open_allocations WHERE subject = 'team/acme/slots' GROUP BY holder").Scan(&holder, &held, &expires); err != nil {

@@ -62,7 +62,7 @@ func copyFile(from, to string) error {
 	if err != nil {
 		return err
 	}
-	defer source.Close() //nolint:errcheck // read only
+	defer source.Close() // read only
 	target, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

@@ -120,7 +120,7 @@ func TestATornLogLosesNothingThatWasSyncedBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close() //nolint:errcheck // its files were copied
+	defer store.Close() // its files were copied
 	wal := filepath.Join(dir, embedded.LedgerFile+"-wal")
 	script := newScript(store, seed)
 	pictures, sizes := []picture{script.picture(t, store)}, []int64{size(t, wal)}
@@ -196,7 +196,7 @@ func verifyPrefix(t *testing.T, script *scriptedLedger, dir string, at int64, pi
 		t.Error(err)
 		return
 	}
-	defer store.Close() //nolint:errcheck // its folder goes away
+	defer store.Close() // its folder goes away
 	if err := ledgertest.Invariants(t.Context(), store.Ledger()); err != nil {
 		t.Error(err)
 	}
