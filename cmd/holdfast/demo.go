@@ -32,7 +32,7 @@ ends with 1 when a promise was not kept.`,
 }
 
 // demo runs a node for as long as the play takes.
-func (c *cli) demo(ctx context.Context) error {
+func (c *cli) demo(ctx context.Context) (err error) {
 	dir, err := os.MkdirTemp("", "holdfast-demo")
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func (c *cli) demo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer n.Close()
+	defer func() { err = errors.Join(err, n.Close()) }()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	running, inner := errgroup.WithContext(ctx)
@@ -101,7 +101,7 @@ func simulateExample(ctx context.Context) (simulate.Result, holders, error) {
 	if err != nil {
 		return simulate.Result{}, nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it is in memory
 	trace, err := simulate.ReadFrom("trace.csv", file, simulate.ReadOptions{Span: simulate.DefaultSpan, Model: simulate.DefaultModel})
 	if err != nil {
 		return simulate.Result{}, nil, err

@@ -75,7 +75,9 @@ func Run(ctx context.Context, c *client.Client, o Options) error {
 	if err := p.storm(ctx); err != nil {
 		return err
 	}
-	p.table()
+	if err := p.table(); err != nil {
+		return err
+	}
 	ended, err := p.ends(ctx)
 	if err != nil {
 		return err

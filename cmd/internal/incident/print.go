@@ -15,13 +15,13 @@ import (
 var ErrBroken = errors.New("a promise was not kept")
 
 // table prints every launch with its answer.
-func (p *play) table() {
+func (p *play) table() error {
 	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "#\tclient\tteam\tbot\tanswer\treason\tholders\tarithmetic")
 	for _, a := range p.attempts {
 		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\n", a.number, a.client, a.team, a.bot, a.answer())
 	}
-	w.Flush()
+	return w.Flush()
 }
 
 // answer is the table's cells of one answer.

@@ -174,7 +174,8 @@ func (f *file) write() {
 		if len(batch) > maxBatch {
 			batch, rest = batch[:maxBatch:maxBatch], append(rest, batch[maxBatch:]...)
 		}
-		f.queue = append(spare[:0], rest...)
+		next := append(spare[:0], rest...)
+		f.queue = next
 		closing := f.closing
 		f.mu.Unlock()
 		switch {
