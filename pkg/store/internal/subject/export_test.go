@@ -11,6 +11,3 @@ func (r *Record) Damage(holder holdfast.Identity, total, held int64) {
 	r.move(holder, 0, held)
 	r.outstanding -= held
 }
-
-// MaxTotal is the largest total that a record counts.
-const MaxTotal = maxTotal

@@ -27,9 +27,9 @@ const (
 	// RecentMost is how many closes a record may have; whoever finds more moves them
 	// before the next write.
 	RecentMost = 1_000
-	// maxTotal bounds settled + outstanding of a subject, so that no sum of the
+	// MaxTotal bounds settled + outstanding of a subject, so that no sum of the
 	// judgement can overflow.
-	maxTotal = math.MaxInt64 / 4
+	MaxTotal = math.MaxInt64 / 4
 	// scanned is up to how many holders are searched one by one.
 	scanned = 16
 )

@@ -18,7 +18,7 @@ func (r *Record) Admit(now time.Time, ask *capacityledger.Ask, judge capacityled
 	switch {
 	case r.open >= holdfast.MaxOpenPerSubject:
 		return capacityledger.Admission{Err: capacityledger.ErrTooManyOpen}
-	case requested < 0 || requested > maxTotal-r.settled-r.outstanding:
+	case requested < 0 || requested > MaxTotal-r.settled-r.outstanding:
 		return capacityledger.Admission{Err: capacityledger.ErrOverflow}
 	}
 	j.saveRecord(r)
@@ -139,7 +139,7 @@ func (r *Record) report(e *entry, attempt int, spent holdfast.Amount, j *Journal
 	switch {
 	case increase <= 0:
 		return nil
-	case increase > maxTotal-r.settled-r.outstanding:
+	case increase > MaxTotal-r.settled-r.outstanding:
 		return capacityledger.ErrOverflow
 	}
 	r.adjust(e, j, func() {

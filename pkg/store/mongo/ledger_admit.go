@@ -1,0 +1,457 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/capacityledger"
+	"github.com/holdfast-io/holdfast/pkg/store/internal/subject"
+)
+
+// fate is what became of a try. The zero value is that it is not known yet.
+type fate uint8
+
+const (
+	fateOpen     fate = iota
+	fateGranted       // its entry stays as it was pushed
+	fateLowered       // its entry stays with a smaller allowance
+	fateAnswered      // its answer is another entry, or an error: its own entry goes
+	fateRefused       // its entry goes
+	fateAgain         // its entry goes, and it is asked again
+)
+
+// try is one ask on its way: pushed as an entry with a stamp of its own, so that
+// nothing that is written about one try can touch another one of the same id.
+type try struct {
+	entry
+	job    *askJob
+	at     int // in the job
+	ask    capacityledger.Ask
+	copies int // of its entry: one, unless the driver wrote it twice
+	fate   fate
+	answer answer
+}
+
+// requested is what the try has in the counters until it is decided.
+func (t *try) requested() int64 { return t.ask.Requested.Int() }
+
+// admit answers asks together: one write that counts and records all, the judgement
+// on what it returned, and at most two further writes, one for all allowances that
+// are smaller than the ask and one for all refusals.
+func (n *lane) admit(jobs []*askJob) {
+	ctx, cancel := n.context()
+	defer cancel()
+	tries := n.tries(jobs)
+	i, err := n.push(ctx, tries)
+	if err != nil {
+		n.lose(tries)
+		finishAll(jobs, err)
+		return
+	}
+	n.remember(i)
+	if err := n.decide(ctx, i, tries); err != nil {
+		n.lose(tries)
+		finishAll(jobs, err)
+		return
+	}
+	waiting := n.finishGranted(jobs, tries)
+	if err := errors.Join(n.lower(ctx, tries), n.mirror(ctx, tries)); err != nil {
+		for _, t := range tries {
+			if t.fate != fateGranted {
+				n.lose([]*try{t})
+			}
+		}
+		finishAll(waiting, err)
+		return
+	}
+	finishAll(waiting, nil)
+	n.clean(ctx, i)
+}
+
+// clean takes back what the image shows of tries whose fate was unknown. It is tried
+// once: what stays expires.
+func (n *lane) clean(ctx context.Context, i *image) {
+	if len(n.lost) == 0 {
+		return
+	}
+	var gone []*entry
+	for at := range i.open {
+		if e := &i.open[at]; n.lost[e.stamp] {
+			delete(n.lost, e.stamp)
+			gone = append(gone, e)
+		}
+	}
+	if len(gone) > 0 {
+		_, _ = n.remove(ctx, gone)
+	}
+}
+
+func finishAll(jobs []*askJob, err error) {
+	for _, job := range jobs {
+		job.finish(err)
+	}
+}
+
+// finishGranted answers the calls of which everything was granted as it was pushed,
+// and returns the others: these wait until what they were told is so in the record.
+func (n *lane) finishGranted(jobs []*askJob, tries []*try) []*askJob {
+	wait := map[*askJob]bool{}
+	for _, t := range tries {
+		t.job.answers[t.at] = t.answer
+		if t.fate != fateGranted {
+			wait[t.job] = true
+			continue
+		}
+		n.known[t.ID] = &t.entry
+	}
+	var waiting []*askJob
+	for _, job := range jobs {
+		if wait[job] {
+			waiting = append(waiting, job)
+			continue
+		}
+		job.finish(nil)
+	}
+	return waiting
+}
+
+// tries makes the entries of the asks.
+func (n *lane) tries(jobs []*askJob) []*try {
+	var out []*try
+	for _, job := range jobs {
+		for at, ask := range job.asks {
+			stamp := n.ledger.stamp()
+			out = append(out, &try{job: job, at: at, ask: ask, entry: entry{
+				Allocation: capacityledger.Allocation{
+					ID: ask.ID, Subject: n.key, Holder: ask.Holder, Run: ask.Run, Requested: ask.Requested, Minimum: ask.Minimum,
+					Amount: ask.Requested, Spent: holdfast.AmountOf(ask.Requested.Unit(), 0),
+					AcquiredAt: job.now, ExpiresAt: ask.Expires, Cap: ask.Terms.Cap, Nonce: stamp,
+				},
+				stamp: stamp, reserved: ask.Terms.Reserved, unjudged: ask.Unjudged,
+			}})
+		}
+	}
+	return out
+}
+
+// push counts and records the tries in one write and returns the state after it. The
+// write names the subject and nothing else. The document is made first, by a write of
+// its own: racing writes that also create may be shown the same state.
+func (n *lane) push(ctx context.Context, tries []*try) (*image, error) {
+	var moved counting
+	entries := make(bson.A, 0, len(tries))
+	earliest := tries[0].ExpiresAt
+	for _, t := range tries {
+		moved.move(t.Holder, 0, t.requested())
+		entries = append(entries, t.document())
+		if t.ExpiresAt.Before(earliest) {
+			earliest = t.ExpiresAt
+		}
+	}
+	update := bson.D{
+		{Key: "$inc", Value: moved.inc()},
+		{Key: "$push", Value: bson.D{{Key: fieldOpen, Value: bson.D{{Key: "$each", Value: entries}}}}},
+		{Key: "$min", Value: bson.D{{Key: fieldNext, Value: earliest}}},
+	}
+	after := options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(bson.D{{Key: fieldClosed, Value: 0}})
+	for range 3 {
+		if !n.created {
+			if err := n.create(ctx); err != nil {
+				return nil, err
+			}
+		}
+		raw, err := n.ledger.subjects.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: n.key.String()}}, update, after).Raw()
+		switch {
+		case errors.Is(err, driver.ErrNoDocuments):
+			n.created = false // it was removed since
+			continue
+		case err != nil:
+			return nil, unavailable(err)
+		}
+		return n.reader.image(raw)
+	}
+	return nil, unavailable(errors.New("the subject's record is removed as fast as it is made"))
+}
+
+// create inserts the subject's document when there is none.
+func (n *lane) create(ctx context.Context) error {
+	_, err := n.ledger.subjects.InsertOne(ctx, newDocument(n.key, n.ledger.options.KeepRecords))
+	if err != nil && !driver.IsDuplicateKeyError(err) {
+		return unavailable(err)
+	}
+	n.created = true
+	return nil
+}
+
+// bench is what a batch is judged on.
+type bench struct {
+	// state is the counters without the tries that are not judged yet; sure is the
+	// same without the undecided entries of others.
+	state, sure tally
+	doubt       doubt
+	open        int // entries that count
+	granted     map[holdfast.AllocationID]*try
+	older       map[holdfast.AllocationID]*entry // the first entry of an id that is asked
+	closed      map[holdfast.AllocationID]*entry // and its close
+}
+
+// decide gives each try its fate, one after the other as if each had come alone: on
+// the state that the write returned, without the later tries of the batch and
+// without what the earlier ones asked and did not get.
+func (n *lane) decide(ctx context.Context, i *image, tries []*try) error {
+	b, older := newBench(i, tries)
+	b.doubt = n.doubts(i, older, tries[0].job)
+	for _, e := range b.doubt.refused {
+		b.state.add(e.Holder, -e.Outstanding().Int())
+		b.open--
+	}
+	b.sure = b.state.clone()
+	for _, e := range b.doubt.flying {
+		b.sure.add(e.Holder, -e.Outstanding().Int())
+	}
+	var err error
+	if b.closed, err = n.closedBefore(ctx, i, tries); err != nil {
+		return err
+	}
+	for _, t := range tries {
+		if err := n.decideOne(ctx, b, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newBench tells the entries of the batch from those before it.
+func newBench(i *image, tries []*try) (*bench, []*entry) {
+	b := &bench{state: i.clone(), granted: map[holdfast.AllocationID]*try{}, older: map[holdfast.AllocationID]*entry{}}
+	byStamp := make(map[string]*try, len(tries))
+	asked := make(map[holdfast.AllocationID]bool, len(tries))
+	for _, t := range tries {
+		byStamp[t.stamp] = t
+		asked[t.ID] = true
+	}
+	older := make([]*entry, 0, len(i.open))
+	for at := range i.open {
+		e := &i.open[at]
+		if t := byStamp[e.stamp]; t != nil {
+			t.copies++
+			b.state.add(t.Holder, -t.requested())
+			continue
+		}
+		older = append(older, e)
+		if asked[e.ID] && b.older[e.ID] == nil {
+			b.older[e.ID] = e
+		}
+	}
+	b.open = len(older)
+	return b, older
+}
+
+// decideOne gives one try its fate: that of its id where there is one, else the judge's.
+func (n *lane) decideOne(ctx context.Context, b *bench, t *try) error {
+	switch known := b.granted[t.ID]; {
+	case t.copies != 1:
+		t.again(true)
+	case known != nil:
+		t.replayed(&known.entry)
+	case b.closed[t.ID] != nil:
+		t.replayed(b.closed[t.ID])
+	case b.older[t.ID] != nil:
+		return n.replay(ctx, b, t, b.older[t.ID])
+	default:
+		n.judge(b, t)
+	}
+	return nil
+}
+
+// judge judges a try of an id that nobody has asked before.
+func (n *lane) judge(b *bench, t *try) {
+	requested := t.requested()
+	switch {
+	case b.open >= holdfast.MaxOpenPerSubject:
+		t.fate, t.answer.Err = fateAnswered, capacityledger.ErrTooManyOpen
+		return
+	case requested < 0 || requested > subject.MaxTotal-b.state.settled-b.state.outstanding:
+		t.fate, t.answer.Err = fateAnswered, capacityledger.ErrOverflow
+		return
+	}
+	excess := b.doubt.excess[termsKey(t.Cap, t.reserved)]
+	post := b.state
+	if len(excess) > 0 {
+		post = b.state.clone()
+		for _, e := range excess {
+			post.add(e.holder, -e.amount)
+		}
+	}
+	post.add(t.Holder, requested)
+	verdict := t.job.judge(post.post(), t.ask)
+	if verdict.Refused {
+		post.add(t.Holder, -requested)
+		before := post.balance(n.key)
+		t.fate, t.answer.Verdict, t.answer.Balance = fateRefused, verdict, &before
+		if len(b.doubt.flying) > 0 {
+			b.sure.add(t.Holder, requested)
+			t.answer.open = !t.job.judge(b.sure.post(), t.ask).Refused
+			b.sure.add(t.Holder, -requested)
+		}
+		if len(excess) == 0 {
+			b.state = post
+		}
+		return
+	}
+	if len(excess) > 0 {
+		b.state.add(t.Holder, verdict.Allowance)
+	} else {
+		post.add(t.Holder, verdict.Allowance-requested)
+		b.state = post
+	}
+	b.sure.add(t.Holder, verdict.Allowance)
+	b.open++
+	t.fate = fateGranted
+	if verdict.Allowance != requested {
+		t.fate = fateLowered
+		t.Amount = holdfast.AmountOf(t.Amount.Unit(), verdict.Allowance)
+	}
+	t.answer.Verdict, t.answer.Allocation = verdict, t.Allocation
+	b.granted[t.ID] = t
+}
+
+// replayed answers a try from the entry that its id has already.
+func (t *try) replayed(e *entry) {
+	r := subject.New(t.Subject, nil)
+	r.Put(e.Allocation)
+	t.fate, t.answer.Admission = fateAnswered, r.Admit(t.job.now, &t.ask, t.job.judge, nil)
+}
+
+// again takes a try back to make it once more: at once, or after a pause.
+func (t *try) again(atOnce bool) {
+	t.fate, t.answer = fateAgain, answer{open: true, atOnce: atOnce}
+	t.answer.Err = unavailable(errUndecided)
+}
+
+// replay answers a try whose id has an open entry already. Where nobody can say yet
+// whether that entry was granted, its own asker decides it within moments: the try is
+// made again until then. One that stays undecided belongs to nobody any more.
+func (n *lane) replay(ctx context.Context, b *bench, t *try, e *entry) error {
+	switch {
+	case n.granted(e) || e.decided():
+		t.replayed(e)
+		return nil
+	case n.lost[e.stamp] || b.doubt.isRefused(e): // it was granted to nobody
+		t.again(true)
+		_, err := n.remove(ctx, []*entry{e})
+		return err
+	case !t.job.last:
+		t.again(false)
+		return nil
+	}
+	t.again(true)
+	switch whole, exempt := b.doubt.inOrder(e); {
+	case exempt:
+		return n.adopt(ctx, t, e, e.Amount)
+	case whole.Refused:
+		t.again(false)
+		return nil
+	default:
+		return n.adopt(ctx, t, e, holdfast.MinAmount(e.Amount, holdfast.AmountOf(e.Amount.Unit(), whole.Allowance)))
+	}
+}
+
+// errUndecided is what an ask is told whose id has an entry of which nobody can say
+// whether it was granted.
+var errUndecided = errors.New("the same ask is being decided elsewhere")
+
+// adopt answers a try from an entry that its asker has left undecided, and marks the
+// entry as granted; unless somebody was faster.
+func (n *lane) adopt(ctx context.Context, t *try, e *entry, amount holdfast.Amount) error {
+	marked := *e
+	marked.Amount, marked.stamp = amount, n.ledger.stamp()
+	ok, err := n.replace(ctx, t.job.now, []replacement{{e, &marked}}, nil)
+	if err != nil || !ok {
+		return err
+	}
+	n.known[marked.ID] = &marked
+	t.answer = answer{}
+	t.replayed(&marked)
+	return nil
+}
+
+// lower writes the allowances that are smaller than what was asked. That one of the
+// entries was touched by somebody else in between cannot be meant: nobody knows its
+// id but who asks.
+func (n *lane) lower(ctx context.Context, tries []*try) error {
+	var list []replacement
+	for _, t := range tries {
+		if t.fate != fateLowered {
+			continue
+		}
+		before, after := t.entry, t.entry
+		before.Amount = before.Requested
+		after.stamp = n.ledger.stamp()
+		list = append(list, replacement{&before, &after})
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	ok, err := n.replace(ctx, tries[0].job.now, list, nil)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return unavailable(errUndecided)
+	}
+	for _, r := range list {
+		n.known[r.after.ID] = r.after
+	}
+	return nil
+}
+
+// mirror takes back what was not granted: the entries and what they counted, in one
+// write. What is no longer as it was pushed has been decided by somebody else.
+func (n *lane) mirror(ctx context.Context, tries []*try) error {
+	var gone []*entry
+	by := map[string]*try{}
+	for _, t := range tries {
+		if t.fate == fateAnswered || t.fate == fateRefused || t.fate == fateAgain {
+			for range t.copies {
+				gone = append(gone, &t.entry)
+			}
+			by[t.stamp] = t
+		}
+	}
+	for range 10 {
+		if len(gone) == 0 {
+			return nil
+		}
+		ok, err := n.remove(ctx, gone)
+		if err != nil || ok {
+			return err
+		}
+		i, err := n.ledger.read(ctx, n.reader, bson.D{{Key: fieldClosed, Value: 0}})
+		if err != nil {
+			return err
+		}
+		gone = nil
+		if i == nil {
+			return nil
+		}
+		for at := range i.open {
+			e := &i.open[at]
+			t := by[e.Nonce]
+			switch {
+			case t == nil:
+			case e.stamp == t.stamp:
+				gone = append(gone, e)
+			default: // somebody else knows it as granted
+				t.replayed(e)
+				t.job.answers[t.at] = answer{Admission: t.answer.Admission}
+			}
+		}
+	}
+	return unavailable(errors.New("the subject's record changes too fast"))
+}

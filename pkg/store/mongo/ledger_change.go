@@ -1,0 +1,384 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/capacityledger"
+	"github.com/holdfast-io/holdfast/pkg/store/internal/subject"
+)
+
+// change is one moving or closing, with its answer.
+type change struct {
+	id      holdfast.AllocationID
+	moving  *capacityledger.Moving
+	closing *capacityledger.Closing
+
+	now        time.Time
+	done       bool
+	closed     bool
+	allocation capacityledger.Allocation
+	err        error
+}
+
+// apply changes the record and notes the answer.
+func (c *change) apply(r *subject.Record) {
+	if c.moving != nil {
+		moved := r.Move(c.moving, nil)
+		c.allocation, c.err = moved.Allocation, moved.Err
+		return
+	}
+	closed := r.Close(c.now, c.closing, nil)
+	c.closed, c.allocation, c.err = closed.Closed, closed.Allocation, closed.Err
+}
+
+// replacement is an entry as it was read, and as it shall be.
+type replacement struct{ before, after *entry }
+
+// change makes the changes of several calls. Each is worked out on the entry as it
+// was last known, by the rules that all twins share, and written on the condition that
+// the entry is still that; where it is not, it is read and worked out again.
+func (n *lane) change(jobs []*changeJob) {
+	ctx, cancel := n.context()
+	defer cancel()
+	var todo []*change
+	for _, job := range jobs {
+		for _, c := range job.changes {
+			c.now = job.now
+			todo = append(todo, c)
+		}
+	}
+	err := n.makeChanges(ctx, todo)
+	for _, job := range jobs {
+		done := true
+		for _, c := range job.changes {
+			done = done && c.done
+		}
+		if done {
+			job.finish(nil)
+		} else {
+			job.finish(err)
+		}
+	}
+}
+
+// attempts bounds how often a change is worked out anew because its entry was changed
+// by somebody else in between.
+const attempts = 50
+
+func (n *lane) makeChanges(ctx context.Context, todo []*change) error {
+	wrote := map[holdfast.AllocationID]string{}
+	for attempt := range attempts {
+		var left []*change
+		for _, c := range todo {
+			if !c.done {
+				left = append(left, c)
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		if n.closes >= subject.RecentMost {
+			if _, err := n.archive(ctx, left[0].now, subject.RecentMost); err != nil {
+				return err
+			}
+		}
+		p, err := n.plan(ctx, left, wrote, attempt > 0)
+		if err != nil {
+			return err
+		}
+		if err := n.execute(ctx, p, wrote); err != nil {
+			return err
+		}
+	}
+	return unavailable(fmt.Errorf("an entry of %s changes too fast", n.key))
+}
+
+// plan is what a set of changes comes to.
+type plan struct {
+	now      time.Time
+	changes  map[holdfast.AllocationID][]*change
+	opens    []replacement // open entries that stay open
+	closes   []replacement // open entries that are closed
+	late     []replacement // recent closes that take a report
+	archived []*entry      // closes of the history that take one: they come back first
+	from     *image
+}
+
+// plan works the changes out. Those that change nothing are done with it.
+func (n *lane) plan(ctx context.Context, todo []*change, wrote map[holdfast.AllocationID]string, fresh bool) (*plan, error) {
+	p := &plan{changes: map[holdfast.AllocationID][]*change{}}
+	var ids []holdfast.AllocationID
+	for _, c := range todo {
+		if p.changes[c.id] == nil {
+			ids = append(ids, c.id)
+		}
+		p.changes[c.id] = append(p.changes[c.id], c)
+		if c.now.After(p.now) {
+			p.now = c.now
+		}
+	}
+	found, archived, err := n.entries(ctx, p, ids, fresh)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		e := found[id]
+		if e != nil && e.stamp == wrote[id] { // the write arrived, its answer did not
+			p.finish(id)
+			continue
+		}
+		n.work1(p, id, e, archived[id])
+	}
+	return p, nil
+}
+
+// finish says that the changes of an id are as they were worked out last.
+func (p *plan) finish(id holdfast.AllocationID) {
+	for _, c := range p.changes[id] {
+		c.done = true
+	}
+}
+
+// work1 works out the changes of one entry.
+func (n *lane) work1(p *plan, id holdfast.AllocationID, e *entry, archived bool) {
+	r := subject.New(n.key, nil)
+	r.Restore(n.counted.settled, n.counted.outstanding, nil)
+	if e != nil {
+		r.Put(e.Allocation)
+	}
+	for _, c := range p.changes[id] {
+		c.closed, c.allocation, c.err = false, capacityledger.Allocation{}, nil
+		c.apply(r)
+	}
+	now, _ := r.Get(id)
+	if e == nil || same(&e.Allocation, &now) {
+		p.finish(id)
+		return
+	}
+	after := *e
+	after.Allocation, after.stamp = now, n.ledger.stamp()
+	switch change := (replacement{e, &after}); {
+	case archived:
+		p.archived = append(p.archived, e)
+	case e.Outcome != capacityledger.Open:
+		p.late = append(p.late, change)
+	case now.Outcome != capacityledger.Open:
+		p.closes = append(p.closes, change)
+	default:
+		p.opens = append(p.opens, change)
+	}
+}
+
+// same says whether nothing of an allocation changed; what it was asked for never does.
+func same(a, b *capacityledger.Allocation) bool {
+	return a.Outcome == b.Outcome && a.Amount == b.Amount && a.Spent == b.Spent && a.ExpiresAt.Equal(b.ExpiresAt) &&
+		a.Confirmed == b.Confirmed && a.Attempt == b.Attempt && a.Sequence == b.Sequence
+}
+
+// entries finds the entries of these ids: as this process left them when it was the
+// last to touch them all, else as the record has them, else as the history has them.
+func (n *lane) entries(ctx context.Context, p *plan, ids []holdfast.AllocationID, fresh bool) (found map[holdfast.AllocationID]*entry, archived map[holdfast.AllocationID]bool, err error) {
+	found, archived = make(map[holdfast.AllocationID]*entry, len(ids)), map[holdfast.AllocationID]bool{}
+	for _, id := range ids {
+		if e := n.known[id]; e != nil && !fresh {
+			found[id] = e
+		}
+	}
+	if len(found) == len(ids) {
+		return found, archived, nil
+	}
+	clear(found)
+	i, err := n.ledger.readEntries(ctx, n.reader, ids)
+	if err != nil {
+		return nil, nil, err
+	}
+	if i == nil {
+		i = &image{}
+		n.created = false
+	}
+	n.counted.settled, n.counted.outstanding, n.closes, p.from = i.settled, i.outstanding, i.closes, i
+	var missing []holdfast.AllocationID
+	for _, id := range ids {
+		delete(n.known, id)
+		if found[id] = i.has(id); found[id] == nil {
+			found[id] = i.hasClosed(id)
+		}
+		if found[id] == nil {
+			missing = append(missing, id)
+		}
+	}
+	if len(missing) == 0 {
+		return found, archived, nil
+	}
+	old, err := n.ledger.lookup(ctx, n.reader, missing)
+	for at := range old {
+		found[old[at].ID], archived[old[at].ID] = &old[at], true
+	}
+	return found, archived, err
+}
+
+// execute writes a plan: first what stays where it is, then what is closed. A write
+// whose condition fails leaves its changes to the next attempt.
+func (n *lane) execute(ctx context.Context, p *plan, wrote map[holdfast.AllocationID]string) error {
+	if len(p.archived) > 0 {
+		if err := n.recall(ctx, p.from, p.archived); err != nil {
+			return err
+		}
+	}
+	for _, list := range [][]replacement{p.opens, p.late, p.closes} {
+		for _, r := range list {
+			wrote[r.before.ID] = r.after.stamp
+		}
+	}
+	if len(p.opens)+len(p.late) > 0 {
+		ok, err := n.replace(ctx, p.now, p.opens, p.late)
+		if err != nil {
+			return err
+		}
+		if ok {
+			n.took(p, p.opens)
+			n.took(p, p.late)
+		}
+	}
+	if len(p.closes) > 0 {
+		ok, err := n.shut(ctx, p.now, p.closes)
+		if err != nil {
+			return err
+		}
+		if ok {
+			n.took(p, p.closes)
+			n.closes += int64(len(p.closes))
+			n.archiveSoon(p.now)
+		}
+	}
+	return nil
+}
+
+// took takes over what was written.
+func (n *lane) took(p *plan, list []replacement) {
+	for _, r := range list {
+		p.finish(r.after.ID)
+		if r.after.Outcome == capacityledger.Open {
+			n.known[r.after.ID] = r.after
+		} else {
+			delete(n.known, r.after.ID)
+		}
+	}
+}
+
+// replace writes entries over what they were, if all of them still are that.
+func (n *lane) replace(ctx context.Context, now time.Time, opens, late []replacement) (bool, error) {
+	var moved counting
+	filter := bson.D{{Key: "_id", Value: n.key.String()}}
+	set := make(bson.D, 0, len(opens)+len(late))
+	var which []any
+	var earliest time.Time
+	raised := false
+	for kind, list := range [][]replacement{opens, late} {
+		array, letter := fieldOpen, "o"
+		if kind == 1 {
+			array, letter = fieldClosed, "c"
+		}
+		stamps := make(bson.A, 0, len(list))
+		for at, r := range list {
+			name := fmt.Sprintf("%s%d", letter, at)
+			stamps = append(stamps, r.before.stamp)
+			set = append(set, bson.E{Key: fmt.Sprintf("%s.$[%s]", array, name), Value: r.after.document()})
+			which = append(which, bson.D{{Key: name + ".k", Value: r.before.stamp}})
+			raised = moved.replace(r) || raised
+			if x := r.after.ExpiresAt; kind == 0 && x.Before(r.before.ExpiresAt) && (earliest.IsZero() || x.Before(earliest)) {
+				earliest = x
+			}
+		}
+		if len(list) > 0 {
+			filter = append(filter, bson.E{Key: array + ".k", Value: bson.D{{Key: "$all", Value: stamps}}})
+		}
+	}
+	var more []bson.E
+	if len(late) > 0 {
+		more = append(more, bson.E{Key: fieldGeneration, Value: int64(1)})
+	}
+	update := bson.D{{Key: "$set", Value: set}, {Key: "$inc", Value: moved.inc(more...)}}
+	if !earliest.IsZero() {
+		update = append(update, bson.E{Key: "$min", Value: bson.D{{Key: fieldNext, Value: earliest}}})
+	}
+	if raised {
+		update = append(update, bson.E{Key: "$max", Value: bson.D{{Key: fieldShaken, Value: now}}})
+	}
+	return n.update(ctx, filter, update, options.UpdateOne().SetArrayFilters(which))
+}
+
+// replace counts a replacement; true when it raises the total.
+func (c *counting) replace(r replacement) bool {
+	settled := r.after.Spent.Int() - r.before.Spent.Int()
+	outstanding := r.after.Outstanding().Int() - r.before.Outstanding().Int()
+	c.move(r.before.Holder, settled, outstanding)
+	return settled+outstanding > 0
+}
+
+// shut moves open entries to the closes, if all of them still are what they were, and
+// counts what comes back.
+func (n *lane) shut(ctx context.Context, now time.Time, list []replacement) (bool, error) {
+	var moved counting
+	stamps, closed := make(bson.A, 0, len(list)), make(bson.A, 0, len(list))
+	raised := false
+	var top holdfast.AllocationID
+	for _, r := range list {
+		stamps = append(stamps, r.before.stamp)
+		closed = append(closed, r.after.document())
+		raised = moved.replace(r) || raised
+		top = max(top, r.after.ID)
+	}
+	highest := bson.D{{Key: fieldTop, Value: string(top)}}
+	if raised {
+		highest = append(highest, bson.E{Key: fieldShaken, Value: now})
+	}
+	return n.update(ctx, n.stillOpen(stamps), bson.D{
+		{Key: "$pull", Value: pulled(fieldOpen, stamps)},
+		{Key: "$push", Value: bson.D{{Key: fieldClosed, Value: bson.D{{Key: "$each", Value: closed}}}}},
+		{Key: "$inc", Value: moved.inc(bson.E{Key: fieldCloses, Value: int64(len(list))})},
+		{Key: "$max", Value: highest},
+	})
+}
+
+// remove takes open entries back as if they had never been, if all of them still are
+// what they were.
+func (n *lane) remove(ctx context.Context, list []*entry) (bool, error) {
+	var moved counting
+	stamps := make(bson.A, 0, len(list))
+	for _, e := range list {
+		stamps = append(stamps, e.stamp)
+		moved.move(e.Holder, 0, -e.Outstanding().Int())
+	}
+	return n.update(ctx, n.stillOpen(stamps), bson.D{
+		{Key: "$pull", Value: pulled(fieldOpen, stamps)},
+		{Key: "$inc", Value: moved.inc()},
+	})
+}
+
+func (n *lane) stillOpen(stamps bson.A) bson.D {
+	return bson.D{{Key: "_id", Value: n.key.String()}, {Key: fieldOpen + ".k", Value: bson.D{{Key: "$all", Value: stamps}}}}
+}
+
+func pulled(array string, stamps bson.A) bson.D {
+	return bson.D{{Key: array, Value: bson.D{{Key: "k", Value: bson.D{{Key: "$in", Value: stamps}}}}}}
+}
+
+// update writes on a condition and says whether it held.
+func (n *lane) update(ctx context.Context, filter, update bson.D, more ...options.Lister[options.UpdateOneOptions]) (bool, error) {
+	result, err := n.ledger.subjects.UpdateOne(ctx, filter, update, more...)
+	switch {
+	case err != nil:
+		return false, unavailable(err)
+	case !result.Acknowledged:
+		return false, unavailable(errors.New("the server did not acknowledge a write"))
+	}
+	return result.MatchedCount == 1, nil
+}

@@ -1,0 +1,502 @@
+package mongo
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/capacityledger"
+)
+
+// A subject's document, in the collection "subjects". Amounts are int64 in the grain
+// of the axis' unit, instants are dates.
+//
+//	_id     the subject's text
+//	s, o    settled and outstanding
+//	h       {holder: {s, o}}; the holders' names escaped as keys, see holderKey
+//	open    the open entries, in the order of their asks
+//	closed  the recent closes, in the order of closing
+//	c       how many closes that is
+//	top     the highest id that was ever closed here; an id above it never was
+//	gen     counts the changes to closes: a late report, a move to the history
+//	next    no open entry expires before it; the year 9999 when none is open
+//	shaken  when a report last raised the total beyond what had been granted
+//	gone    when the document may be removed, on subjects that end
+//
+// An entry, and a document of the collection "history" (whose _id is the
+// allocation's id and which has "gone" as well):
+//
+//	k    the stamp of the write that last touched the entry; unique
+//	n    the stamp of the try that was recorded, when that is another one
+//	id, h, q, m, a, t, x, l   id, holder, requested, minimum, allowance (when it is not
+//	     what was requested), acquired, expires, cap (absent without one)
+//	rs   the reservations it was judged by: [holder, amount, …]; only until somebody
+//	     has touched the entry
+//	u    it was recorded unjudged
+//	c, at, sq, sp   confirmed, attempt, sequence, spend by attempt [attempt, amount, …]
+//	z, ct  outcome and time of the close
+const (
+	fieldSettled     = "s"
+	fieldOutstanding = "o"
+	fieldHolders     = "h"
+	fieldOpen        = "open"
+	fieldClosed      = "closed"
+	fieldCloses      = "c"
+	fieldTop         = "top"
+	fieldGeneration  = "gen"
+	fieldNext        = "next"
+	fieldShaken      = "shaken"
+	fieldGone        = "gone"
+)
+
+// never is what stands for "no open entry" in the index of expiries.
+var never = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
+
+// entry is an allocation as its document has it.
+type entry struct {
+	capacityledger.Allocation
+	stamp    string
+	reserved []capacityledger.Reserved
+	unjudged bool
+}
+
+// decided says whether the entry shows by itself that it was granted: somebody has
+// touched it since, or there was nothing to judge.
+func (e *entry) decided() bool {
+	return e.stamp != e.Nonce || e.unjudged || e.Cap.None()
+}
+
+// image is a subject's document as it was read, its closes apart.
+type image struct {
+	tally
+	open       []entry
+	closed     []entry // those that were asked for
+	closes     int64
+	top        string
+	generation int64
+	next       time.Time
+	shaken     time.Time
+}
+
+// has finds the first open entry under the id.
+func (i *image) has(id holdfast.AllocationID) *entry {
+	for n := range i.open {
+		if i.open[n].ID == id {
+			return &i.open[n]
+		}
+	}
+	return nil
+}
+
+// hasClosed finds the recent close under the id.
+func (i *image) hasClosed(id holdfast.AllocationID) *entry {
+	for n := range i.closed {
+		if i.closed[n].ID == id {
+			return &i.closed[n]
+		}
+	}
+	return nil
+}
+
+// newDocument is the document of a subject that nobody has asked yet.
+func newDocument(key holdfast.Subject, keep time.Duration) bson.D {
+	d := bson.D{
+		{Key: "_id", Value: key.String()}, {Key: fieldSettled, Value: int64(0)}, {Key: fieldOutstanding, Value: int64(0)}, {Key: fieldHolders, Value: bson.D{}},
+		{Key: fieldOpen, Value: bson.A{}}, {Key: fieldClosed, Value: bson.A{}}, {Key: fieldCloses, Value: int64(0)}, {Key: fieldGeneration, Value: int64(0)},
+		{Key: fieldNext, Value: never},
+	}
+	if began, ends := beginning(key.Period); ends {
+		d = append(d, bson.E{Key: fieldGone, Value: began.Add(keep)})
+	}
+	return d
+}
+
+// beginning is when a period began; false for a subject that does not end.
+func beginning(period string) (time.Time, bool) {
+	if month, err := time.Parse("2006-01", period); err == nil {
+		return month, true
+	}
+	if day, err := time.Parse(time.DateOnly, period); err == nil {
+		return day, true
+	}
+	if unix, err := strconv.ParseInt(period, 10, 64); err == nil && unix > 0 && unix < never.Unix() {
+		return time.Unix(unix, 0).UTC(), true
+	}
+	return time.Time{}, false
+}
+
+// holderKey makes a holder's name the key of a document: without what a path of an
+// update gives a meaning to.
+func holderKey(holder holdfast.Identity) string { return escapes.Replace(holder.String()) }
+
+var (
+	escapes   = strings.NewReplacer("%", "%25", ".", "%2E", "$", "%24", "\x00", "%00")
+	unescapes = strings.NewReplacer("%25", "%", "%2E", ".", "%24", "$", "%00", "\x00")
+)
+
+// document writes the entry.
+func (e *entry) document() bson.D {
+	d := make(bson.D, 0, 18)
+	put := func(key string, value any) { d = append(d, bson.E{Key: key, Value: value}) }
+	put("k", e.stamp)
+	if e.Nonce != e.stamp {
+		put("n", e.Nonce)
+	}
+	put("id", string(e.ID))
+	put("h", e.Holder.String())
+	put("q", e.Requested.Int())
+	if e.Minimum.Unit() != holdfast.UnitNone {
+		put("m", e.Minimum.Int())
+	}
+	if e.Amount.Int() != e.Requested.Int() {
+		put("a", e.Amount.Int())
+	}
+	put("t", e.AcquiredAt)
+	put("x", e.ExpiresAt)
+	if !e.Cap.None() {
+		put("l", e.Cap.Max().Int())
+	}
+	if len(e.reserved) > 0 && e.stamp == e.Nonce {
+		put("rs", reservedArray(e.reserved))
+	}
+	if e.unjudged {
+		put("u", true)
+	}
+	if e.Confirmed {
+		put("c", true)
+	}
+	if e.Attempt != 0 {
+		put("at", int64(e.Attempt))
+	}
+	if e.Sequence != 0 {
+		put("sq", e.Sequence)
+	}
+	if len(e.SpentBy) > 0 {
+		by := make(bson.A, 0, 2*len(e.SpentBy))
+		for _, s := range e.SpentBy {
+			by = append(by, int64(s.Attempt), s.Spent.Int())
+		}
+		put("sp", by)
+	}
+	if e.Outcome != capacityledger.Open {
+		put("z", string(e.Outcome))
+		put("ct", e.ClosedAt)
+	}
+	return d
+}
+
+func reservedArray(reserved []capacityledger.Reserved) bson.A {
+	out := make(bson.A, 0, 2*len(reserved))
+	for _, r := range reserved {
+		out = append(out, r.Holder.String(), r.Amount.Int())
+	}
+	return out
+}
+
+// reader reads the documents of one subject.
+type reader struct {
+	key     holdfast.Subject
+	unit    holdfast.Unit
+	holders map[string]holdfast.Identity // names that were parsed before
+}
+
+func newReader(key holdfast.Subject) *reader {
+	return &reader{key: key, unit: key.Axis.Unit(), holders: map[string]holdfast.Identity{}}
+}
+
+func (r *reader) holder(name string) (holdfast.Identity, error) {
+	if known, ok := r.holders[name]; ok {
+		return known, nil
+	}
+	holder, err := holdfast.ParseIdentity(name)
+	if err != nil {
+		return holder, err
+	}
+	r.holders[name] = holder
+	return holder, nil
+}
+
+// damaged says that a document is not what this package writes.
+func (r *reader) damaged(what string, err error) error {
+	return fmt.Errorf("the record of %s is damaged: %s: %w", r.key, what, err)
+}
+
+// image reads a subject's document, as far as it was asked for.
+func (r *reader) image(raw bson.Raw) (*image, error) {
+	elements, err := raw.Elements()
+	if err != nil {
+		return nil, r.damaged("document", err)
+	}
+	i := &image{}
+	for _, element := range elements {
+		key, value := element.Key(), element.Value()
+		switch key {
+		case fieldSettled:
+			i.settled, _ = value.AsInt64OK()
+		case fieldOutstanding:
+			i.outstanding, _ = value.AsInt64OK()
+		case fieldHolders:
+			i.holders, err = r.tallies(value)
+		case fieldOpen:
+			i.open, err = r.entries(value)
+		case fieldClosed:
+			i.closed, err = r.entries(value)
+		case fieldCloses:
+			i.closes, _ = value.AsInt64OK()
+		case fieldTop:
+			i.top, _ = value.StringValueOK()
+		case fieldGeneration:
+			i.generation, _ = value.AsInt64OK()
+		case fieldNext:
+			i.next = instant(value)
+		case fieldShaken:
+			i.shaken = instant(value)
+		}
+		if err != nil {
+			return nil, r.damaged(key, err)
+		}
+	}
+	return i, nil
+}
+
+func instant(value bson.RawValue) time.Time {
+	ms, ok := value.DateTimeOK()
+	if !ok {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// tallies reads the counters of the holders; those at zero are left out.
+func (r *reader) tallies(value bson.RawValue) ([]capacityledger.Holding, error) {
+	doc, _ := value.DocumentOK()
+	elements, err := doc.Elements()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]capacityledger.Holding, 0, len(elements))
+	for _, element := range elements {
+		name := element.Key()
+		if strings.Contains(name, "%") {
+			name = unescapes.Replace(name)
+		}
+		holding := capacityledger.Holding{}
+		if holding.Holder, err = r.holder(name); err != nil {
+			return nil, err
+		}
+		counters, _ := element.Value().DocumentOK()
+		if settled, err := counters.LookupErr(fieldSettled); err == nil {
+			holding.Settled, _ = settled.AsInt64OK()
+		}
+		if outstanding, err := counters.LookupErr(fieldOutstanding); err == nil {
+			holding.Outstanding, _ = outstanding.AsInt64OK()
+		}
+		if holding.Settled != 0 || holding.Outstanding != 0 {
+			out = append(out, holding)
+		}
+	}
+	return out, nil
+}
+
+func (r *reader) entries(value bson.RawValue) ([]entry, error) {
+	array, ok := value.ArrayOK()
+	if !ok {
+		return nil, nil
+	}
+	values, err := array.Values()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]entry, len(values))
+	for n, v := range values {
+		doc, _ := v.DocumentOK()
+		if err := r.entry(doc, &out[n]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// entry reads one entry.
+func (r *reader) entry(doc bson.Raw, e *entry) error {
+	elements, err := doc.Elements()
+	if err != nil {
+		return err
+	}
+	zero := holdfast.AmountOf(r.unit, 0)
+	e.Subject, e.Spent, e.Cap = r.key, zero, holdfast.NoLimit
+	allowance := int64(-1)
+	for _, element := range elements {
+		value := element.Value()
+		switch element.Key() {
+		case "k":
+			e.stamp, _ = value.StringValueOK()
+		case "n":
+			e.Nonce, _ = value.StringValueOK()
+		case "id":
+			id, _ := value.StringValueOK()
+			run, _, _ := strings.Cut(id, "~")
+			e.ID, e.Run = holdfast.AllocationID(id), holdfast.RunID(run)
+		case "h":
+			name, _ := value.StringValueOK()
+			if e.Holder, err = r.holder(name); err != nil {
+				return err
+			}
+		case "q":
+			e.Requested = r.amount(value)
+		case "m":
+			e.Minimum = r.amount(value)
+		case "a":
+			allowance, _ = value.AsInt64OK()
+		case "t":
+			e.AcquiredAt = instant(value)
+		case "x":
+			e.ExpiresAt = instant(value)
+		case "l":
+			e.Cap = holdfast.AtMost(r.amount(value))
+		default:
+			if err := r.rest(e, element.Key(), value); err != nil {
+				return err
+			}
+		}
+	}
+	e.Amount = e.Requested
+	if allowance >= 0 {
+		e.Amount = holdfast.AmountOf(r.unit, allowance)
+	}
+	if e.Nonce == "" {
+		e.Nonce = e.stamp
+	}
+	return nil
+}
+
+// rest reads the fields that most entries lack.
+func (r *reader) rest(e *entry, key string, value bson.RawValue) error {
+	switch key {
+	case "u":
+		e.unjudged, _ = value.BooleanOK()
+	case "c":
+		e.Confirmed, _ = value.BooleanOK()
+	case "at":
+		attempt, _ := value.AsInt64OK()
+		e.Attempt = int(attempt)
+	case "sq":
+		e.Sequence, _ = value.AsInt64OK()
+	case "z":
+		outcome, _ := value.StringValueOK()
+		e.Outcome = capacityledger.Outcome(outcome)
+	case "ct":
+		e.ClosedAt = instant(value)
+	case "sp":
+		return r.pairs(value, func(attempt, spent bson.RawValue) error {
+			number, _ := attempt.AsInt64OK()
+			said := capacityledger.AttemptSpend{Attempt: int(number), Spent: r.amount(spent)}
+			e.SpentBy = append(e.SpentBy, said)
+			e.Spent = e.Spent.Plus(said.Spent)
+			return nil
+		})
+	case "rs":
+		return r.pairs(value, func(name, amount bson.RawValue) error {
+			text, _ := name.StringValueOK()
+			holder, err := r.holder(text)
+			e.reserved = append(e.reserved, capacityledger.Reserved{Holder: holder, Amount: r.amount(amount)})
+			return err
+		})
+	}
+	return nil
+}
+
+func (r *reader) amount(value bson.RawValue) holdfast.Amount {
+	n, _ := value.AsInt64OK()
+	return holdfast.AmountOf(r.unit, n)
+}
+
+// pairs reads an array of pairs.
+func (r *reader) pairs(value bson.RawValue, each func(a, b bson.RawValue) error) error {
+	array, _ := value.ArrayOK()
+	values, err := array.Values()
+	if err != nil {
+		return err
+	}
+	for pair := range slices.Chunk(values, 2) {
+		if len(pair) == 2 {
+			if err := each(pair[0], pair[1]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tally is a subject's counters.
+type tally struct {
+	settled, outstanding int64
+	holders              []capacityledger.Holding
+}
+
+// add changes what a holder has outstanding, and the total with it.
+func (t *tally) add(holder holdfast.Identity, outstanding int64) {
+	t.outstanding += outstanding
+	for n := range t.holders {
+		if t.holders[n].Holder == holder {
+			t.holders[n].Outstanding += outstanding
+			return
+		}
+	}
+	t.holders = append(t.holders, capacityledger.Holding{Holder: holder, Outstanding: outstanding})
+}
+
+func (t *tally) clone() tally {
+	return tally{t.settled, t.outstanding, slices.Clone(t.holders)}
+}
+
+// balance is the tally as a refusal shows it.
+func (t *tally) balance(key holdfast.Subject) capacityledger.Balance {
+	holders := slices.DeleteFunc(slices.Clone(t.holders), func(h capacityledger.Holding) bool { return h.Settled == 0 && h.Outstanding == 0 })
+	slices.SortFunc(holders, func(a, b capacityledger.Holding) int { return cmp.Compare(a.Holder.String(), b.Holder.String()) })
+	return capacityledger.Balance{Subject: key, Settled: t.settled, Outstanding: t.outstanding, Holders: holders}
+}
+
+func (t *tally) post() capacityledger.PostAdmit {
+	return capacityledger.PostAdmit{Settled: t.settled, Outstanding: t.outstanding, Holders: t.holders}
+}
+
+// counting collects changes of counters for one write.
+type counting struct {
+	settled, outstanding int64
+	holders              map[holdfast.Identity][2]int64
+}
+
+func (c *counting) move(holder holdfast.Identity, settled, outstanding int64) {
+	c.settled += settled
+	c.outstanding += outstanding
+	if c.holders == nil {
+		c.holders = map[holdfast.Identity][2]int64{}
+	}
+	before := c.holders[holder]
+	c.holders[holder] = [2]int64{before[0] + settled, before[1] + outstanding}
+}
+
+// inc is the operand of $inc, with further counters behind.
+func (c *counting) inc(more ...bson.E) bson.D {
+	d := bson.D{{Key: fieldOutstanding, Value: c.outstanding}}
+	if c.settled != 0 {
+		d = append(d, bson.E{Key: fieldSettled, Value: c.settled})
+	}
+	for holder, moved := range c.holders {
+		path := fieldHolders + "." + holderKey(holder) + "."
+		if moved[0] != 0 {
+			d = append(d, bson.E{Key: path + fieldSettled, Value: moved[0]})
+		}
+		if moved[1] != 0 {
+			d = append(d, bson.E{Key: path + fieldOutstanding, Value: moved[1]})
+		}
+	}
+	return append(d, more...)
+}

@@ -1,0 +1,116 @@
+package mongo_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/pkg/store/mongo"
+)
+
+const (
+	envURI     = "HOLDFAST_TEST_MONGO_URI"
+	envRequire = "HOLDFAST_REQUIRE_MONGO"
+)
+
+// errNoServer says that these tests were not asked to run.
+var errNoServer = fmt.Errorf("NOT TESTED: the MongoDB twin. Set %s to a server (mongodb://…), or %s=1 to let scripts/mongo-up start one", envURI, envRequire)
+
+// address is the server that the tests run against: the one that is named, else one
+// that scripts/mongo-up starts where a missing one must not go unnoticed.
+var address = sync.OnceValues(func() (string, error) {
+	if uri := os.Getenv(envURI); uri != "" {
+		return uri, nil
+	}
+	if os.Getenv("CI") != "true" && os.Getenv(envRequire) != "1" {
+		return "", errNoServer
+	}
+	up := exec.Command("../../../scripts/mongo-up", "test")
+	up.Stderr = os.Stderr
+	uri, err := up.Output()
+	if err != nil {
+		return "", fmt.Errorf("scripts/mongo-up: %w", err)
+	}
+	return strings.TrimSpace(string(uri)), nil
+})
+
+// server is the address; the test is skipped where nobody asked for it, and fails
+// where there is none.
+func server(t testing.TB) string {
+	t.Helper()
+	uri, err := address()
+	switch {
+	case errors.Is(err, errNoServer):
+		fmt.Fprintln(os.Stderr, err)
+		t.Skip(err)
+	case err != nil:
+		t.Fatal(err)
+	}
+	return uri
+}
+
+// long keeps what the tests write from being removed by the server: their clock is
+// not of today.
+const long = 200 * 365 * 24 * time.Hour
+
+// databases are the ones that a test made, each with the stores that have it open.
+type databases struct {
+	t   testing.TB
+	mu  sync.Mutex
+	of  map[any]string
+	all []string
+}
+
+func newDatabases(t testing.TB) *databases {
+	server(t)
+	return &databases{t: t, of: map[any]string{}}
+}
+
+// fresh opens a new database, which is dropped at the end of the test.
+func (d *databases) fresh() (*mongo.Store, error) {
+	return d.open("hf_" + strings.ToLower(rand.Text()[:16]))
+}
+
+// open opens a database as one more process does.
+func (d *databases) open(name string) (*mongo.Store, error) {
+	store, err := mongo.Open(d.t.Context(), server(d.t), mongo.Options{Database: name, KeepClosed: long, KeepRecords: long, Pool: 40})
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	first := true
+	for _, known := range d.all {
+		first = first && known != name
+	}
+	d.all = append(d.all, name)
+	for _, part := range []any{store, store.Ledger(), store.Records()} {
+		d.of[part] = name
+	}
+	d.t.Cleanup(func() {
+		if first {
+			if err := mongo.DatabaseOf(store).Drop(context.Background()); err != nil {
+				d.t.Errorf("drop %s: %v", name, err)
+			}
+		}
+		if err := store.Close(); err != nil {
+			d.t.Error(err)
+		}
+	})
+	return store, nil
+}
+
+// again opens the database of a store, or of a part of it, as a new process does.
+func (d *databases) again(part any) (*mongo.Store, error) {
+	d.mu.Lock()
+	name := d.of[part]
+	d.mu.Unlock()
+	return d.open(name)
+}
