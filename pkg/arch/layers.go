@@ -32,6 +32,7 @@ var TestSupport = []string{
 	"pkg/arch",
 	"tools/witness",
 	"e2e",
+	"e2e/scripts",
 }
 
 // Pure lists the packages whose production code imports nothing but the standard
