@@ -121,6 +121,16 @@ func (s *Setting[T]) Lookup(ctx context.Context) (T, State) {
 	return s.effective(value), state
 }
 
+// Invalidate has every setting read anew at its next use, because another replica
+// says that it wrote one. What is cached is served where the reading fails.
+func (s *Settings) Invalidate() {
+	s.BudgetFloor.resolver.Invalidate()
+	s.UsageCaps.resolver.Invalidate()
+	s.RunnerPools.resolver.Invalidate()
+	s.Maintenance.resolver.Invalidate()
+	s.Limits.resolver.Invalidate()
+}
+
 // Effective is a value with the build's defaults filled in where it says nothing.
 func (s *Setting[T]) Effective(value T) T { return s.effective(value) }
 

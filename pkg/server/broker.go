@@ -42,6 +42,7 @@ const (
 type Broker struct {
 	clock clock.Clock
 	boot  string // event ids of another process are not ours
+	tell  func(api.Event)
 
 	mu          sync.Mutex
 	next        int64
@@ -69,9 +70,28 @@ type subscriber struct {
 
 func (s *subscriber) sees(e api.Event) bool { return s.team == "" || string(s.team) == e.Team }
 
-// Publish hands an event to everybody who may see it. Its id and, when it has none,
-// its time are filled in. An event without a team is seen by operators only.
+// Elsewhere has every event that is published here told to tell too, which takes it
+// to the brokers of other replicas. tell must not block. It is set before anything is
+// published.
+func (b *Broker) Elsewhere(tell func(api.Event)) { b.tell = tell }
+
+// Publish hands an event to everybody who may see it, at every replica. Its id and,
+// when it has none, its time are filled in. An event without a team is seen by
+// operators only.
 func (b *Broker) Publish(e api.Event) {
+	if e.At.IsZero() {
+		e.At = b.clock.Now()
+	}
+	b.Deliver(e)
+	if b.tell != nil {
+		b.tell(e)
+	}
+}
+
+// Deliver is Publish for this process's own streams alone: for an event that another
+// replica published, or that each replica makes for itself. It has an id of this
+// process.
+func (b *Broker) Deliver(e api.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -169,6 +189,19 @@ func (b *Broker) Close() {
 	b.closed = true
 	for s := range b.subscribers {
 		b.end(s, eventClosing)
+	}
+}
+
+// Missed tells every stream that events of other replicas may have been missed.
+func (b *Broker) Missed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for s := range b.subscribers {
+		select {
+		case s.events <- api.Event{ID: b.latest(), Type: eventDropped, At: b.clock.Now(), Detail: "events were missed; read the lists again"}:
+		default:
+			b.end(s, eventDropped)
+		}
 	}
 }
 

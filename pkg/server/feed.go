@@ -17,7 +17,8 @@ var nearMarks = [...]int{95, 80}
 // remembered.
 const maxPending = 10_000
 
-// CapacityFeed turns "something changed on this subject" into capacity events. A
+// CapacityFeed turns "something changed on this subject" into capacity events for the
+// streams of this process; every replica is told what changed and has its own. A
 // burst of changes of one subject is one event: it is read once per period, with
 // what is then true. When a subject's balance passes 80 or 95 percent of its cap,
 // upwards, a capacity_near event follows.
@@ -96,7 +97,7 @@ func (f *CapacityFeed) publish(subject holdfast.Subject, capacity api.SubjectCap
 	if subject.Kind == holdfast.KindTeam {
 		team = subject.ID
 	}
-	f.broker.Publish(api.Event{Type: EventCapacity, Team: team, Capacity: &capacity})
+	f.broker.Deliver(api.Event{Type: EventCapacity, Team: team, Capacity: &capacity})
 	mark := nearMark(capacity)
 	f.mu.Lock()
 	before := f.marks[subject]
@@ -108,7 +109,7 @@ func (f *CapacityFeed) publish(subject holdfast.Subject, capacity api.SubjectCap
 	}
 	f.mu.Unlock()
 	if mark > before {
-		f.broker.Publish(api.Event{Type: EventCapacityNear, Team: team, Capacity: &capacity, Percent: mark})
+		f.broker.Deliver(api.Event{Type: EventCapacityNear, Team: team, Capacity: &capacity, Percent: mark})
 	}
 }
 

@@ -35,7 +35,9 @@ type Options struct {
 	Sync bool
 	// Listen is a host:port at which [Start] lets others in; port 0 takes a free one.
 	// Empty: the queue is for this process alone.
-	Listen        string
+	Listen string
+	// Bare leaves the streams to whoever connects, as a NATS of one's own does.
+	Bare          bool
 	Replicas      int           // how many NATS servers keep each stream: 1
 	Lease         time.Duration // an unextended message is delivered again after half of it: 120 s
 	MaxAckPending int           // messages in the hands of runners at a time: 256
@@ -149,6 +151,9 @@ func Start(o Options) (*Server, error) {
 	if !inner.ReadyForConnections(startWithin) {
 		s.Close()
 		return nil, fmt.Errorf("queue server: not ready after %s", startWithin)
+	}
+	if o.Bare {
+		return s, nil
 	}
 	if err := s.prepare(); err != nil {
 		s.Close()
