@@ -88,6 +88,8 @@ func (o Options) checkCluster(p Process, origins map[string]string) error {
 		return &holdfast.InvalidError{Field: name("nats-cert"), Problem: "a certificate and its key belong together", Allowed: "both " + Setting{Key: "nats-cert"}.Env() + " and " + Setting{Key: "nats-key"}.Env() + ", or neither"}
 	case o.NATSCreds != "" && o.NATSNKey != "":
 		return &holdfast.InvalidError{Field: name("nats-nkey"), Problem: "credentials are given beside it", Allowed: "one of " + Setting{Key: "nats-creds"}.Env() + " and " + Setting{Key: "nats-nkey"}.Env()}
+	case p == Runner && o.Runners < 1:
+		return &holdfast.InvalidError{Field: name("runners"), Problem: "a runner that executes nothing", Allowed: fmt.Sprintf("1 to %d", maxRunners)}
 	case p == Server && o.NATSReplicas < 1:
 		return &holdfast.InvalidError{Field: name("nats-stream-replicas"), Problem: "no server would keep the streams", Allowed: "1 to 5"}
 	}

@@ -15,10 +15,11 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/auth"
 )
 
-// ErrInUse: another dev has the folder.
+// ErrInUse: another process has the folder.
 var ErrInUse = errors.New("the data folder is in use")
 
-// lockFile is held by the operating system for as long as the process lives.
+// lockFile is held by the operating system for as long as the process lives. It is
+// the same for every process that has a folder, so that no two share one.
 const lockFile = "dev.lock"
 
 // folder is the locked data folder. Whoever holds its lock knows that every former
@@ -30,7 +31,7 @@ type folder struct {
 
 // openFolder makes the folder, closes it to others and locks it. Files that are
 // not ours are left alone.
-func openFolder(path string) (*folder, error) {
+func openFolder(path string, p config.Process) (*folder, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
@@ -47,7 +48,7 @@ func openFolder(path string) (*folder, error) {
 		return nil, fmt.Errorf("lock the data folder: %w", err)
 	}
 	if !locked {
-		return nil, fmt.Errorf("%w: another holdfast dev has %s; stop it, or give another folder with --data", ErrInUse, path)
+		return nil, fmt.Errorf("%w: another holdfast %s has %s; stop it, or give another folder with --data", ErrInUse, p, path)
 	}
 	return &folder{absolute, lock}, nil
 }

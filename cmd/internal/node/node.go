@@ -1,9 +1,11 @@
-// Package node puts a whole Holdfast together in one process: what `holdfast dev`
-// runs. It wires and orders; it has no rules.
+// Package node puts the processes of Holdfast together: all of it on one machine (what
+// `holdfast dev` runs), and the servers and runners of many. It wires and orders; it
+// has no rules.
 //
-// Reading order: node.go (opening, running and closing, in this order), parts.go
-// (what it is made of), folder.go (the lock and the operator's token), observe.go
-// (who is told what).
+// Reading order: core.go (what every server is made of, and how it ends); node.go and
+// parts.go (one machine), folder.go (the lock of a folder, the operator's token);
+// server.go, health.go (readiness) and relay.go (what servers tell each other),
+// runner.go; observe.go and watched.go (who is told what).
 package node
 
 import (
@@ -14,13 +16,8 @@ import (
 	"net"
 	"sync/atomic"
 	"syscall"
-	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/cmd/internal/config"
-	"github.com/holdfast-io/holdfast/pkg/metrics"
-	"github.com/holdfast-io/holdfast/pkg/queue"
 	"github.com/holdfast-io/holdfast/pkg/runner"
 )
 
@@ -55,7 +52,7 @@ func Open(ctx context.Context, o Options) (n *Node, err error) {
 			n = nil
 		}
 	}()
-	if n.folder, err = openFolder(o.Settings.Data); err != nil {
+	if n.folder, err = openFolder(o.Settings.Data, config.Dev); err != nil {
 		return n, err
 	}
 	if n.listener, err = listen(ctx, o.Settings.Addr); err != nil {
@@ -88,10 +85,6 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	return listener, nil
 }
 
-// afterAll is the sequence of the report that ends an attempt whose runner is dead:
-// above every one that the runner can have sent.
-const afterAll = 1 << 40
-
 // recover settles the account of the former process. Its reports come first, because
 // they may say that a run ended well; then what its dead children had spent; then
 // the runs themselves.
@@ -102,10 +95,7 @@ func (n *Node) recover(ctx context.Context, leftovers []runner.Leftover) error {
 	}
 	for _, l := range leftovers {
 		n.options.Log.Info("ended what a former process left", "run", l.Run, "attempt", l.Attempt, "killed", l.Killed)
-		report := queue.Report{
-			Version: queue.MessageVersion, Run: l.Run, Attempt: l.Attempt, Sequence: afterAll, Kind: queue.ReportEnded, Runner: runnerName,
-			At: p.clock.Now(), Spent: l.Spent, Skipped: l.Skipped, Ending: queue.EndInterrupted, Detail: "the process that ran it died",
-		}
+		report := leftover(l, runnerName, p.clock.Now())
 		if err := p.launch.Apply(ctx, report); err != nil {
 			return fmt.Errorf("end run %s of a former process: %w", l.Run, err)
 		}
@@ -140,44 +130,18 @@ func (n *Node) notReady(ctx context.Context) map[string]string {
 	return problems
 }
 
-// finish bounds how long what is under way may take after the context has ended.
-const finish = 8 * time.Second
-
 // Run serves until the context ends, then ends the children, applies their reports
 // and returns nil, within ten seconds. started is called once everything runs; the
 // API answers before, /readyz with 503.
 func (n *Node) Run(ctx context.Context, started func()) error {
 	p := n.parts
-	// What answers callers and starts children ends first; what carries their last
-	// words ends after them.
-	inner, endInner := context.WithCancel(context.WithoutCancel(ctx))
-	defer endInner()
-	var carriers errgroup.Group
-	for _, carry := range []func(context.Context) error{
-		p.decisions.Run, p.feed.Run, p.launch.Run,
-		func(ctx context.Context) error {
-			return p.watcher.metrics.Run(ctx, metrics.Sources{Ledger: p.ledger, Runs: p.runs, QueueDepth: p.bus.Depth, Streams: p.broker.Subscribers}, 0)
-		},
-		func(ctx context.Context) error { return p.bus.ServeClaims(ctx, p.launch.Claim) },
-		func(ctx context.Context) error { return p.bus.Reports(ctx, p.launch.Apply) },
-	} {
-		carriers.Go(func() error { return carry(inner) })
-	}
-	outer, fronts := errgroup.WithContext(ctx)
-	outer.Go(func() error { return p.server.Serve(fronts, n.listener) })
+	var fronts []loop
 	if p.runner != nil {
-		outer.Go(func() error { return p.runner.Run(fronts) })
+		fronts = append(fronts, p.runner.Run)
 	}
-	n.ready.Store(true)
-	started()
-	<-fronts.Done()
-	n.ready.Store(false)
-	err := outer.Wait()
-
+	err := p.serve(ctx, n.listener, fronts, p.carriers(), n.ready.Store, started)
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finish/4)
 	defer cancel()
-	endInner()
-	err = errors.Join(err, carriers.Wait())
 	if drained := p.bus.DrainReports(last, p.launch.Apply); drained != nil {
 		n.options.Log.Warn("some reports are applied at the next start", "error", drained)
 	}

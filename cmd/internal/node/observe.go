@@ -1,7 +1,10 @@
 package node
 
 import (
+	"context"
+	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -25,6 +28,16 @@ type watcher struct {
 	// changed is told every subject whose balance moved; it is set before anything
 	// moves.
 	changed func(holdfast.Subject)
+	// launching is nil until there is a service: a connection may be lost before.
+	launching atomic.Pointer[launch.Service]
+}
+
+// outage is told that a store or the queue was away until now: holders could not
+// renew.
+func (w *watcher) outage() {
+	if s := w.launching.Load(); s != nil {
+		s.NoteOutage()
+	}
 }
 
 func newWatcher(broker *server.Broker, log *slog.Logger) *watcher {
@@ -40,6 +53,9 @@ func (w *watcher) ledger() capacityledger.Events {
 		Failed: func(operation string, err error) {
 			counted.Failed(operation, err)
 			w.log.Warn("the ledger could not "+operation, "error", err)
+			if errors.Is(err, capacityledger.ErrUnavailable) && !errors.Is(err, context.Canceled) {
+				w.outage()
+			}
 		},
 	}
 }
