@@ -6,6 +6,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -33,6 +34,16 @@ func methods[Seam any](prefix string) (names []string) {
 // long says that the campaign is asked for, and not its short form.
 func long() bool { return os.Getenv("HOLDFAST_TEST_LONG") != "" }
 
+// seed is that of the moment, or the one that a person wants again.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv("HOLDFAST_TEST_SEED")
+	if text == "" {
+		return rand.Uint64() >> 1
+	}
+	return must(strconv.ParseUint(text, 10, 64))(t)
+}
+
 // Each call of a whole script fails once, before and after it took effect and as the
 // first of an outage, over stores in memory. After that nothing is wrong and nothing
 // is held. The short form takes each kind of call, and a sixth of the others.
@@ -59,7 +70,7 @@ const outage = 8
 func everyFault(t *testing.T, open func() stores, share int) {
 	t.Helper()
 	names, _ := faulted(t, open(), fault{})
-	seed := rand.Uint64()
+	seed := seed(t)
 	t.Logf("seed %d, %d calls", seed, len(names))
 	dice, met, failed, played := rand.New(rand.NewPCG(seed, 1)), map[string]bool{}, map[string]int{}, 0
 	for i, name := range names {
