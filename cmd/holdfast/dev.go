@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
 
@@ -37,8 +36,6 @@ Each setting below is also read from the environment (HOLDFAST_SWEEP_EVERY for
 
 func newDev(c *cli) *cobra.Command {
 	var example bool
-	var file string
-	typed := map[string]*string{}
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run everything on this machine in one process",
 		Long: devLong,
@@ -46,38 +43,22 @@ func newDev(c *cli) *cobra.Command {
   holdfast dev --example                      # seeds three teams and plays the incident, once
   holdfast dev --data /var/lib/holdfast --addr 127.0.0.1:7421 --runners 4`,
 		Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			flags := map[string]string{}
-			for key, text := range typed {
-				if cmd.Flags().Changed(key) {
-					flags[key] = *text
-				}
-			}
-			if cmd.Flags().Changed(config.FileKey) {
-				flags[config.FileKey] = file
-			}
-			settings, err := config.Load(c.environ, flags)
-			if err != nil {
-				return err
-			}
-			return c.serve(cmd.Context(), settings, example)
-		},
 	}
-	flags := cmd.Flags()
-	for _, s := range config.Of(config.Dev) {
-		typed[s.Key] = flags.String(s.Key, "", s.Meaning+" (default "+s.Default(config.Dev)+")")
+	load := c.settingFlags(cmd, config.Dev)
+	cmd.Flags().BoolVar(&example, "example", false, "when the folder has no teams: seed three and play the incident")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		settings, err := load()
+		if err != nil {
+			return err
+		}
+		return c.serve(cmd.Context(), settings, example)
 	}
-	flags.StringVar(&file, config.FileKey, "", "read the settings from this YAML file")
-	flags.BoolVar(&example, "example", false, "when the folder has no teams: seed three and play the incident")
 	return cmd
 }
 
 // serve runs a node until the context ends.
 func (c *cli) serve(ctx context.Context, settings config.Options, example bool) (err error) {
-	log := slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: settings.LogLevel}))
-	if len(settings.Unknown) > 0 {
-		log.Warn("unknown settings in the environment are ignored", "names", strings.Join(settings.Unknown, " "))
-	}
+	log := c.logger(settings)
 	n, err := node.Open(ctx, node.Options{Settings: settings, Version: thisVersion().Version, Log: log})
 	if err != nil {
 		return inUse(err)

@@ -13,6 +13,8 @@ import (
 func commands(c *cli) []*cobra.Command {
 	return []*cobra.Command{
 		inGroup(groupServe, newDev(c)),
+		inGroup(groupServe, newServer(c)),
+		inGroup(groupServe, newRunner(c)),
 		inGroup(groupServe, newDemo(c)),
 		inGroup(groupWork, newLaunch(c)),
 		inGroup(groupWork, newExec(c)),
@@ -32,6 +34,7 @@ func commands(c *cli) []*cobra.Command {
 		newCompletion(c),
 		newVersion(c),
 		newSampleAgent(c),
+		newNATS(c),
 	}
 }
 
