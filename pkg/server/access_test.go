@@ -134,6 +134,9 @@ func TestAnotherTeamsCapacityDoesNotExist(t *testing.T) {
 	w := build(t, nil)
 	w.launched("acme/member", `{"team":"acme","bot":"probe"}`)
 	w.call("rival/admin", "GET", "/api/capacity?team=acme", "").problem(404)
+	if p := w.call("operator", "GET", "/api/capacity?team=nobody", "").problem(404); p.Detail != "there is no such team" {
+		t.Errorf("the capacity of a team that does not exist is %q", p.Detail)
+	}
 	w.call("rival/admin", "GET", "/api/capacity/subject?subject=team/acme/slots", "").problem(404)
 	w.call("rival/admin", "GET", "/api/decisions?team=acme", "").problem(404)
 	w.call("rival/admin", "GET", "/api/audit?team=acme", "").problem(404)

@@ -311,3 +311,28 @@ func TestAnIncompleteServerIsNotMade(t *testing.T) {
 		t.Error("a server without parts was made")
 	}
 }
+
+func TestACallerThatHungUpIsNoErrorInTheLog(t *testing.T) {
+	w := build(t, nil)
+	gone, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	request := httptest.NewRequestWithContext(gone, "GET", "/api/teams/acme", nil)
+	request.Host = "127.0.0.1"
+	request.Header.Set("Authorization", "Bearer "+w.operator)
+	answer := httptest.NewRecorder()
+	w.server.Handler().ServeHTTP(answer, request)
+	if answer.Code < 500 {
+		t.Fatalf("the store was not in the way: %d %s", answer.Code, answer.Body)
+	}
+	if log := w.log.String(); strings.Contains(log, "level=ERROR") || !strings.Contains(log, "request failed") {
+		t.Errorf("the log is\n%s", log)
+	}
+}
+
+func TestTheBareAddressLeadsToTheDocs(t *testing.T) {
+	w := build(t, nil)
+	if r := w.call("", "GET", "/", "").want(200); !strings.Contains(r.body, "<h1>Holdfast API") {
+		t.Errorf("/ answers\n%.200s", r.body)
+	}
+	w.call("operator", "GET", "/nothing", "").problem(404)
+}

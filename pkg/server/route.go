@@ -138,7 +138,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request, rt route) {
 	}
 	f := failureOf(err)
 	level := slog.LevelDebug
-	if f.problem.Status >= 500 && f.problem.Reason == "" {
+	if f.problem.Status >= 500 && f.problem.Reason == "" && !errors.Is(r.Context().Err(), context.Canceled) { // a caller that hung up is no fault of ours
 		level = slog.LevelError
 	}
 	s.log.Log(r.Context(), level, "request failed", "method", r.Method, "route", rt.path, "status", f.problem.Status, "error", err)

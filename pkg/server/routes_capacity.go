@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/api"
 	"github.com/holdfast-io/holdfast/pkg/decisions"
+	"github.com/holdfast-io/holdfast/pkg/launch"
 	"github.com/holdfast-io/holdfast/pkg/records"
 )
 
@@ -31,6 +32,9 @@ func (s *Server) capacity(ctx context.Context, c call, in teamQuery) (answer[api
 		return answer[api.Capacity]{}, err
 	}
 	views, err := s.deps.Launch.Capacity(ctx, c.Principal, string(team))
+	if errors.Is(err, launch.ErrNotFound) {
+		err = because(notFound("team"), err)
+	}
 	if err != nil {
 		return answer[api.Capacity]{}, err
 	}

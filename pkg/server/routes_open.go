@@ -18,6 +18,7 @@ func (s *Server) openRoutes() {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(s.openapi)
 	})
+	s.mux.Handle("GET /{$}", http.RedirectHandler("/docs", http.StatusFound)) // who opens the address in a browser
 	s.mux.HandleFunc("GET /docs", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
