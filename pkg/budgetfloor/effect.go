@@ -20,6 +20,8 @@ type Deployment struct {
 	FiveHour, Week holdfast.BasisPoints
 	// Pools says whether any pool can lend.
 	Pools bool
+	// Unknown are holders of whose name there is no bot.
+	Unknown []holdfast.Identity
 }
 
 // Team is one team's limits in force, the platform's defaults included.
@@ -110,6 +112,7 @@ const (
 	WarnSwallowedCap WarningKind = "swallowed_cap" // the reservations are the whole cap
 	WarnOverReserved WarningKind = "over_reserved" // they are more than the cap
 	WarnUnknownTeam  WarningKind = "unknown_team"  // a team that is named does not exist
+	WarnUnknownBot   WarningKind = "unknown_bot"   // there is no bot of that name
 	WarnNoPool       WarningKind = "no_pool"       // pool eligible, and no pool lends
 	WarnHoldsNothing WarningKind = "holds_nothing" // a reservation of nothing
 	WarnLentOut      WarningKind = "lent_out"      // a suspended reservation
@@ -220,6 +223,9 @@ func (r Reservation) warnings(d Deployment, now time.Time) []Warning {
 		if !slices.ContainsFunc(d.Teams, func(t Team) bool { return t.ID == team }) {
 			warn(WarnUnknownTeam, fmt.Sprintf("the reservation of %s names the team %s, which does not exist; it holds nothing there until it does", holder, team))
 		}
+	}
+	if slices.Contains(d.Unknown, holder) {
+		warn(WarnUnknownBot, fmt.Sprintf("there is no bot %s: what is reserved for it is withheld from everybody until there is one; see `holdfast bots`, and `holdfast policy rm` removes it", holder))
 	}
 	if r.PoolEligible && !d.Pools {
 		warn(WarnNoPool, fmt.Sprintf("%s may draw from pools, and no pool lends; once one does, a run with a grant spends the lent credential and not the platform's", holder))

@@ -80,6 +80,9 @@ func TestWarnings(t *testing.T) {
 		{"no cap on the window", `{"bot":"a","five_hour_percent":20}`, func(d *budgetfloor.Deployment) { d.FiveHour = 0 },
 			[]budgetfloor.WarningKind{budgetfloor.WarnInertAxis}, []string{"account/any/five_hour", "usage-caps", "five_hour_percent"}},
 		{"only windows that somebody reserved are warned of", `{"bot":"a","five_hour_percent":20}`, func(d *budgetfloor.Deployment) { d.Week = 0 }, nil, nil},
+		{"a holder that is no bot", `{"bot":"a","concurrent_runs":2},{"bot":"b","concurrent_runs":2}`, func(d *budgetfloor.Deployment) {
+			d.Unknown = []holdfast.Identity{holdfast.PlatformBot("b")}
+		}, []budgetfloor.WarningKind{budgetfloor.WarnUnknownBot}, []string{"there is no bot platform/b", "holdfast bots", "holdfast policy rm"}},
 		{"no cap in one team", `{"bot":"a","concurrent_runs":2}`, func(d *budgetfloor.Deployment) { d.Teams[1].Slots = holdfast.NoLimit },
 			[]budgetfloor.WarningKind{budgetfloor.WarnInertAxis}, []string{"team/web/slots"}},
 		{"a cap over all teams gives it its bite", `{"bot":"a","concurrent_runs":2}`, func(d *budgetfloor.Deployment) {

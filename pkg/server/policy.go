@@ -33,6 +33,9 @@ func (s *Server) adornPolicy(ctx context.Context, w *api.BudgetFloor, p budgetfl
 	for _, holder := range p.Holders() {
 		w.Reserved = append(w.Reserved, holder.String())
 	}
+	if deployment.Unknown, err = s.unknown(ctx, p.Holders()); err != nil {
+		return err
+	}
 	now := s.clock.Now()
 	for _, warning := range p.Warnings(deployment, now) {
 		w.Warnings = append(w.Warnings, warning.Text)
@@ -44,6 +47,22 @@ func (s *Server) adornPolicy(ctx context.Context, w *api.BudgetFloor, p budgetfl
 		})
 	}
 	return nil
+}
+
+// unknown are the holders that no launch resolves to: nothing is stored or built in
+// under their name.
+func (s *Server) unknown(ctx context.Context, holders []holdfast.Identity) ([]holdfast.Identity, error) {
+	var unknown []holdfast.Identity
+	for _, holder := range holders {
+		resolved, found, err := s.deps.Resolver.Resolve(ctx, holder.Team(), string(holder.Bot()))
+		switch {
+		case err != nil:
+			return nil, err
+		case !found || resolved.Identity != holder:
+			unknown = append(unknown, holder)
+		}
+	}
+	return unknown, nil
 }
 
 // deployment is the caps in force, that a policy is weighed against.

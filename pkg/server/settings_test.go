@@ -62,6 +62,19 @@ func TestAPolicyIsWrittenUnderItsCompareToken(t *testing.T) {
 	}
 }
 
+func TestAReservationForABotThatDoesNotExistIsWarnedOf(t *testing.T) {
+	w := build(t, nil)
+	body := `{"reservations":[{"bot":"reviw-pr","concurrent_runs":1},{"bot":"review-pr","concurrent_runs":1},{"bot":"review-pr","tier":"team","team":"acme","concurrent_runs":1}]}`
+	var checked api.BudgetFloor
+	w.call("operator", "POST", floorPath+"/check", body).want(200).into(&checked)
+	warned := strings.Join(checked.Warnings, "\n")
+	for holder, want := range map[string]bool{"platform/reviw-pr": true, "team:acme/review-pr": true, "platform/review-pr": false} {
+		if got := strings.Contains(warned, "there is no bot "+holder+":"); got != want {
+			t.Errorf("warned of %s is %v, want %v:\n%s", holder, got, want, warned)
+		}
+	}
+}
+
 func TestAPolicyThatCannotBeMeantNamesItsField(t *testing.T) {
 	w := build(t, nil)
 	for body, field := range map[string]string{
