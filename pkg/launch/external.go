@@ -45,11 +45,14 @@ func (s *Service) LeaseOf(run runs.Run) Lease {
 	switch {
 	case run.CancelAsked:
 		lease.Stop, lease.Reason = true, string(runs.ReasonCancelled)
-	case run.Budget > 0 && run.Spent >= run.Budget:
+	case overBudget(run):
 		lease.Stop, lease.Reason = true, string(runs.ReasonBudget)
 	}
 	return lease
 }
+
+// overBudget says that a run has spent what it was granted.
+func overBudget(run runs.Run) bool { return run.Budget > 0 && run.Spent >= run.Budget }
 
 // Heartbeat renews everything that an external run holds and reports what it spent
 // so far. spent is cumulative; less than was reported before changes nothing. The
@@ -124,6 +127,9 @@ func (s *Service) Settle(ctx context.Context, who auth.Principal, id holdfast.Ru
 			fallthrough
 		case inferred(*run):
 			run.Status, run.StatusReason = e.status, e.reason
+			if e.status == runs.Failed && overBudget(*run) {
+				run.StatusReason = runs.ReasonBudget // its caller was told to stop it
+			}
 		}
 		return nil
 	})

@@ -62,6 +62,27 @@ func TestSettlingTwiceClosesOnce(t *testing.T) {
 	}
 }
 
+func TestAFailedRunThatSpentItsWholeBudgetSaysSo(t *testing.T) {
+	w := newWorld(t)
+	for _, row := range []struct {
+		left    holdfast.MicroUSD
+		outcome string
+		status  runs.Status
+		reason  runs.Reason
+	}{
+		{0, "failed", runs.Failed, runs.ReasonBudget},
+		{1, "failed", runs.Failed, runs.ReasonExit},
+		{0, "finished", runs.Finished, runs.ReasonNone},
+		{0, "cancelled", runs.Cancelled, runs.ReasonCancelled},
+	} {
+		run := w.admitted(external("feature-dev"))
+		if _, err := w.Settle(w.ctx, member, run.ID, run.Budget-row.left, row.outcome); err != nil {
+			t.Fatal(err)
+		}
+		w.status(run.ID, row.status, row.reason)
+	}
+}
+
 // E1: settled, released and expired at once, beside another holder.
 func TestSettleReleaseAndExpireCloseOnce(t *testing.T) {
 	for range 50 {
