@@ -79,9 +79,11 @@ func newRoot(c *cli) *cobra.Command {
   holdfast capacity`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Version:       thisVersion().String(),
 		RunE:          onlySubcommands,
 		Args:          cobra.ArbitraryArgs,
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddGroup(
 		&cobra.Group{ID: groupServe, Title: "Serve:"},
 		&cobra.Group{ID: groupWork, Title: "Launch and follow runs:"},

@@ -9,6 +9,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// version is the release that the build names: -ldflags "-X main.version=…". A build
+// that names none has the module's own version, or is "devel".
+var version string
+
 // versionInfo is what `holdfast version` says of the build.
 type versionInfo struct {
 	Version  string `json:"version"`
@@ -19,14 +23,30 @@ type versionInfo struct {
 	Platform string `json:"platform"`
 }
 
+// String is the version on one line.
+func (v versionInfo) String() string {
+	text := "holdfast " + v.Version
+	if v.Revision != "" {
+		text += " (" + v.Revision[:min(12, len(v.Revision))]
+		if v.Modified {
+			text += ", modified"
+		}
+		text += ")"
+	}
+	return text + " " + v.Go + " " + v.Platform
+}
+
 func thisVersion() versionInfo {
 	v := versionInfo{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
+	if ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		v.Version = info.Main.Version
+	}
+	if version != "" {
+		v.Version = version
+	}
 	if !ok {
 		return v
-	}
-	if info.Main.Version != "" && info.Main.Version != "(devel)" {
-		v.Version = info.Main.Version
 	}
 	for _, setting := range info.Settings {
 		switch setting.Key {
@@ -50,15 +70,7 @@ func newVersion(c *cli) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			v := thisVersion()
 			return c.print(v, func(w io.Writer) error {
-				text := "holdfast " + v.Version
-				if v.Revision != "" {
-					text += " (" + v.Revision[:min(12, len(v.Revision))]
-					if v.Modified {
-						text += ", modified"
-					}
-					text += ")"
-				}
-				_, err := fmt.Fprintf(w, "%s %s %s\n", text, v.Go, v.Platform)
+				_, err := fmt.Fprintln(w, v)
 				return err
 			})
 		},
