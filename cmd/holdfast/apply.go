@@ -106,10 +106,17 @@ func writeApplied(w io.Writer, answer applied) error {
 	switch {
 	case len(answer.Changes) == 0:
 	case answer.DryRun:
-		text = fmt.Sprintf("%d changes; nothing was changed", len(answer.Changes))
+		text = counted(len(answer.Changes)) + "; nothing was changed"
 	default:
-		text = fmt.Sprintf("%d of %d changes done", answer.Done, len(answer.Changes))
+		text = fmt.Sprintf("%d of %s done", answer.Done, counted(len(answer.Changes)))
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err
+}
+
+func counted(changes int) string {
+	if changes == 1 {
+		return "1 change"
+	}
+	return fmt.Sprintf("%d changes", changes)
 }

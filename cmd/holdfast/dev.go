@@ -63,7 +63,11 @@ func (c *cli) serve(ctx context.Context, settings config.Options, example bool) 
 	if err != nil {
 		return inUse(err)
 	}
-	defer func() { err = errors.Join(err, n.Close()) }()
+	defer func() {
+		if err = errors.Join(err, n.Close()); err == nil {
+			fmt.Fprintf(c.stdout, "stopped; the state is kept in %s\n", settings.Data)
+		}
+	}()
 	running, stop := errgroup.WithContext(ctx)
 	running.Go(func() error {
 		return n.Run(stop, func() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/api"
 	"github.com/holdfast-io/holdfast/pkg/client"
 	"github.com/holdfast-io/holdfast/pkg/runs"
@@ -49,10 +50,10 @@ did not finish.`,
 				return err
 			}
 			if !wait {
-				return c.print(run, func(w io.Writer) error { return writeAdmitted(w, run) })
+				return c.print(run, func(w io.Writer) error { return writeAdmitted(w, run, request.BudgetUSD) })
 			}
 			if !c.structured() {
-				if err := writeAdmitted(c.stdout, run); err != nil {
+				if err := writeAdmitted(c.stdout, run, request.BudgetUSD); err != nil {
 					return err
 				}
 			}
@@ -66,10 +67,18 @@ did not finish.`,
 	return cmd
 }
 
+// lowered says that a budget is less than the caller asked for, and what to look at.
+func lowered(budget holdfast.MicroUSD, asked *holdfast.MicroUSD) string {
+	if asked == nil || budget >= *asked {
+		return ""
+	}
+	return fmt.Sprintf(" (asked %s; the bot's own budget, max_run_usd of the limits setting or what is free allows no more)", asked.Dollars())
+}
+
 // writeAdmitted says what was reserved for a run.
-func writeAdmitted(w io.Writer, run api.Run) error {
+func writeAdmitted(w io.Writer, run api.Run, asked *holdfast.MicroUSD) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "run %s %s as %s, budget %s\n", run.ID, run.Status, run.Identity, run.BudgetUSD.Dollars())
+	fmt.Fprintf(&b, "run %s %s as %s, budget %s%s\n", run.ID, run.Status, run.Identity, run.BudgetUSD.Dollars(), lowered(run.BudgetUSD, asked))
 	for _, a := range run.Allocations {
 		fmt.Fprintf(&b, "  %s  %s\n", a.Subject, show(a.Amount))
 	}

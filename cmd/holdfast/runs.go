@@ -177,8 +177,12 @@ func writeRun(w io.Writer, run api.Run) error {
 		line("lease until", showTime(run.Lease.ExpiresAt))
 	}
 	line("decision", run.DecisionID)
+	holds := "holds"
+	if run.Ended() {
+		holds = "held"
+	}
 	for _, a := range run.Allocations {
-		line("holds", fmt.Sprintf("%s  %s  %s", a.Subject, show(a.Amount), a.ID))
+		line(holds, fmt.Sprintf("%s  %s  %s", a.Subject, show(a.Amount), a.ID))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -248,7 +252,7 @@ what it was, in the present month, with what is left of its budget.`,
 		if wait {
 			return c.waitForEnd(ctx, server, run)
 		}
-		return c.print(run, func(w io.Writer) error { return writeAdmitted(w, run) })
+		return c.print(run, func(w io.Writer) error { return writeAdmitted(w, run, nil) })
 	})
 	cmd.Flags().BoolVar(&wait, "wait", false, "stay until the run has ended; exit 1 when it did not finish")
 	cmd.Flags().Var(&waitFor, "wait-for", "keep asking for so long until the run is admitted")

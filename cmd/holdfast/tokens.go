@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -89,7 +90,7 @@ func newTokensCreate(c *cli) *cobra.Command {
 			}
 			ask := api.TokenCreate{Name: args[0], Role: role.value}
 			if expires.span > 0 {
-				ask.ExpiresAt = c.clock().Add(expires.span).UTC()
+				ask.ExpiresAt = c.clock().Add(expires.span).UTC().Truncate(time.Second)
 			}
 			issued, err := server.CreateToken(cmd.Context(), team, ask)
 			if err != nil {

@@ -20,10 +20,11 @@ const (
 )
 
 // progress is one line on the terminal that is written over and over. In a pipe it
-// writes nothing.
+// writes nothing; what a reader of a log must know is [progress.tell].
 type progress struct {
 	c     *cli
 	drawn bool
+	told  string
 }
 
 func (p *progress) show(format string, args ...any) {
@@ -36,6 +37,17 @@ func (p *progress) show(format string, args ...any) {
 	}
 	p.drawn = true
 	fmt.Fprintf(p.c.stderr, "\r\x1b[K%s", text)
+}
+
+// tell writes a whole line, once for each new text, where there is no terminal: the
+// log of a CI job says why nothing happens.
+func (p *progress) tell(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if p.c.stderrTerminal || text == p.told {
+		return
+	}
+	p.told = text
+	fmt.Fprintln(p.c.stderr, "holdfast: "+text)
 }
 
 // clear removes the line, so that what follows begins on an empty one.
@@ -73,6 +85,7 @@ func askUntil[T any](ctx context.Context, c *cli, span time.Duration, ask func(c
 			pause = min(2*pause, maxPause)
 		}
 		next = min(time.Duration(float64(min(next, maxPause))*(0.8+0.4*c.random())), left)
+		line.tell("waiting for up to %s: %s", showSpan(span), why)
 		line.show("waiting: %s; asked %d times, giving up in %s", why, tries, showSpan(left))
 		if err := c.sleep(ctx, next); err != nil {
 			return answer, err
