@@ -187,11 +187,16 @@ func TestTheSpendThatIsReportedIsCumulativeAndSettledToTheLastLine(t *testing.T)
 }
 
 func TestASignalIsPassedOnAndTheRunIsSettledAsCancelled(t *testing.T) {
+	trapped := filepath.Join(t.TempDir(), "trapped")
+	if err := syscall.Mkfifo(trapped, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	g := &gate{heartbeat: func(http.ResponseWriter, *http.Request, int) bool {
+		_, _ = os.ReadFile(trapped)                    // the shell has its trap once it has written
 		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM) // exec listens for it by now
 		return false
 	}}
-	code, _, status := executed(t, g, nil, "sh", "-c", `trap 'echo "{\"cost_usd\": 0.2}" >> "$HOLDFAST_REPORT"; exit 41' TERM; while :; do sleep 0.05; done`)
+	code, _, status := executed(t, g, nil, "sh", "-c", `trap 'echo "{\"cost_usd\": 0.2}" >> "$HOLDFAST_REPORT"; exit 41' TERM; echo > "$1"; while :; do sleep 0.05; done`, "sh", trapped)
 	if code != 41 || status.SpentUSD != 200_000 || len(g.settles) != 1 || g.settles[0].Outcome != "cancelled" {
 		t.Errorf("code %d, status %+v, settles %+v", code, status, g.settles)
 	}
