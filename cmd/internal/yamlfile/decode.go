@@ -274,6 +274,8 @@ func fieldNamed(target reflect.Value, name string) (reflect.Value, bool) {
 	return reflect.Value{}, false
 }
 
+// fieldNames are the fields that a file may set, for people. What an answer has and a
+// write ignores is read, so that an answer can be sent back, and not offered.
 func fieldNames(t reflect.Type) []string {
 	var names []string
 	for i := range t.NumField() {
@@ -282,6 +284,7 @@ func fieldNames(t reflect.Type) []string {
 		switch {
 		case field.Anonymous && name == "" && field.Type.Kind() == reflect.Struct:
 			names = append(names, fieldNames(field.Type)...)
+		case strings.HasSuffix(field.Tag.Get("doc"), "ignored in a write"):
 		case field.IsExported() && name != "" && name != "-" && !slices.Contains(names, name):
 			names = append(names, name)
 		}

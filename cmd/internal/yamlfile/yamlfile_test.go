@@ -80,7 +80,7 @@ func TestBadInputNamesFileLineFieldAndWhatIsAllowed(t *testing.T) {
 		parts      []string
 	}{
 		{"an unknown field", "reservations:\n  - bot: a\n    monthly_us: 3\n", []string{"f.yaml line 3: reservations[0].monthly_us", "unknown field", "monthly_usd"}},
-		{"an unknown field at the top", "reservation: []\n", []string{"f.yaml line 1: reservation", "reservations, repo_quotas"}},
+		{"an unknown field at the top", "reservation: []\n", []string{"f.yaml line 1: reservation", "(allowed: reservations, repo_quotas, updated_at)"}},
 		{"a word for a number", "reservations:\n  - bot: a\n    concurrent_runs: two\n", []string{"line 3: reservations[0].concurrent_runs", `"two"`, "whole number"}},
 		{"a quoted number for a number", "reservations:\n  - bot: a\n    concurrent_runs: \"2\"\n", []string{"line 3", "whole number"}},
 		{"a fraction for a whole number", "reservations:\n  - bot: a\n    concurrent_runs: 2.5\n", []string{"line 3", "whole number"}},
