@@ -27,12 +27,12 @@ type client struct {
 
 // play lets the clients of a plan run against each other, and one more look at what
 // is left and close it.
-func play(ctx context.Context, store capacityledger.Store, p *plan) ([]porcupine.Operation, error) {
+func play(ctx context.Context, stores []capacityledger.Store, p *plan) ([]porcupine.Operation, error) {
 	var waiting atomic.Int32
 	var time atomic.Int64
 	players := make([]*client, clients)
 	for i := range players {
-		players[i] = newClient(store, p, i, &waiting, &time)
+		players[i] = newClient(stores[i%len(stores)], p, i, &waiting, &time)
 	}
 	failures := make([]error, clients)
 	var all sync.WaitGroup
@@ -49,16 +49,17 @@ func play(ctx context.Context, store capacityledger.Store, p *plan) ([]porcupine
 	if err := errors.Join(failures...); err != nil {
 		return nil, err
 	}
-	last := newClient(store, p, clients, &waiting, &time)
+	last := newClient(stores[0], p, clients, &waiting, &time)
 	last.hook.dice = p.dice[0]
-	if err := last.tidy(ctx); err != nil {
-		return nil, err
-	}
+	err := last.tidy(ctx)
 	var log []porcupine.Operation
 	for _, c := range append(players, last) {
 		log = append(log, c.log...)
 	}
 	slices.SortFunc(log, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, text(log))
+	}
 	return beside(log), nil
 }
 
@@ -92,7 +93,7 @@ func (c *client) tidy(ctx context.Context) error {
 		return err
 	}
 	if last := c.log[len(c.log)-1].Output.(*output); last.outstanding != 0 || last.open != 0 {
-		return fmt.Errorf("%s: %d outstanding after a sweep of everything", c.plan.subject, last.outstanding)
+		return fmt.Errorf("%s: %d outstanding, open %06b after a sweep of everything", c.plan.subject, last.outstanding, last.open)
 	}
 	return nil
 }
@@ -102,8 +103,11 @@ func (c *client) play(ctx context.Context, next call) error {
 	if next.sweep {
 		return c.sweep(ctx, sweepAt, next.fault)
 	}
-	c.hook.fault = next.fault
 	in := next.in
+	if c.plan.careful && in.verb != reserve && in.verb != balance && !c.plan.granted[in.id].Load() && c.number < clients {
+		return nil
+	}
+	c.hook.fault = next.fault
 	began := c.time.Add(1)
 	out, err := c.make(ctx, &in)
 	ended := c.time.Add(1)
@@ -119,6 +123,9 @@ func (c *client) play(ctx context.Context, next call) error {
 		}
 	default:
 		return fmt.Errorf("%s %s: %w", verbNames[in.verb], c.plan.allIDs[in.id], err)
+	}
+	if in.verb == reserve && out.kind == done {
+		c.plan.granted[in.id].Store(true)
 	}
 	c.write(in, out, began, ended)
 	return nil

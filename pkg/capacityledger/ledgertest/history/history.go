@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-io/holdfast/pkg/capacityledger"
 )
@@ -31,7 +32,9 @@ const (
 	// NeverTooMuch is the promise of a twin whose refused asks are seen by others until
 	// they are taken back: nothing is granted above what the model allows, less only
 	// beside asks in flight, and no refusal rests on asks in flight alone. A history
-	// that breaks only the last of these is counted as spurious, not as illegal.
+	// that breaks only the last of these is counted as spurious, not as illegal. Such
+	// a twin is used as the product uses it: an ask under way has not lapsed yet, and
+	// nobody but its askers speaks of its id before one of them was told of the grant.
 	NeverTooMuch
 )
 
@@ -47,7 +50,13 @@ const (
 // Options say what to play.
 type Options struct {
 	// Open opens an empty store. It is called once for every Each histories.
-	Open      func() (capacityledger.Store, error)
+	Open func() (capacityledger.Store, error)
+	// Another opens what the store has once more, as another process does. Each
+	// client then has its own; nil: they share the one.
+	Another func(capacityledger.Store) (capacityledger.Store, error)
+	// Hold is up to how long an ask is held up between its judgement and what the
+	// twin does next; 0 lets others go first and does not wait for any time.
+	Hold      time.Duration
 	Promise   Promise
 	Histories int    // 0: Short
 	Seed      uint64 // 0: one of the moment
@@ -139,16 +148,24 @@ func Check(ctx context.Context, o Options) (Report, error) {
 		if err != nil {
 			return report, err
 		}
-		if err := batch(ctx, store, o, begin, min(o.Histories, begin+o.Each), &report); err != nil {
+		stores := []capacityledger.Store{store}
+		for o.Another != nil && len(stores) < clients {
+			another, err := o.Another(store)
+			if err != nil {
+				return report, err
+			}
+			stores = append(stores, another)
+		}
+		if err := batch(ctx, stores, o, begin, min(o.Histories, begin+o.Each), &report); err != nil {
 			return report, err
 		}
 	}
 	return report, nil
 }
 
-// batch plays the histories from begin up to end over one store, in parallel, and
+// batch plays the histories from begin up to end over one set of stores, in parallel, and
 // ends with the first that fails.
-func batch(ctx context.Context, store capacityledger.Store, o Options, begin, end int, report *Report) error {
+func batch(ctx context.Context, stores []capacityledger.Store, o Options, begin, end int, report *Report) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var mu sync.Mutex
@@ -163,7 +180,7 @@ func batch(ctx context.Context, store capacityledger.Store, o Options, begin, en
 	for range o.Parallel {
 		workers.Go(func() {
 			for n, ok := take(); ok; n, ok = take() {
-				played, err := one(ctx, store, o, n)
+				played, err := one(ctx, stores, o, n)
 				mu.Lock()
 				report.add(played)
 				mu.Unlock()
@@ -191,9 +208,9 @@ func (r *Report) add(o Report) {
 }
 
 // one plays and judges one history.
-func one(ctx context.Context, store capacityledger.Store, o Options, n int) (Report, error) {
-	plan := newPlan(o.Seed, n)
-	operations, err := play(ctx, store, plan)
+func one(ctx context.Context, stores []capacityledger.Store, o Options, n int) (Report, error) {
+	plan := newPlan(o, n)
+	operations, err := play(ctx, stores, plan)
 	if err != nil {
 		return Report{}, fmt.Errorf("seed %d, history %d: %w", o.Seed, n, err)
 	}

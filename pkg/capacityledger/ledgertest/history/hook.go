@@ -64,11 +64,20 @@ func (h *hook) meet() {
 
 // judging is the judgement with a stop behind it: in a twin that judges inside its
 // critical section nothing may come in between, in one that judges what its write
-// returned everything may.
-func (h *hook) judging(judge capacityledger.JudgeFunc) capacityledger.JudgeFunc {
+// returned everything may. A twin may have the judge look at other asks too, and at
+// one ask more than once.
+func (h *hook) judging(judge capacityledger.JudgeFunc, id holdfast.AllocationID) capacityledger.JudgeFunc {
+	hold := h.plan.hold
+	if hold > 0 {
+		hold = time.Duration(h.dice.Int64N(int64(hold)))
+	}
+	var held atomic.Bool
 	return func(post capacityledger.PostAdmit, ask capacityledger.Ask) capacityledger.Verdict {
 		h.meet()
 		v := judge(post, ask)
+		if ask.ID == id && hold > 0 && !held.Swap(true) {
+			time.Sleep(hold)
+		}
 		h.meet()
 		return v
 	}
@@ -76,7 +85,7 @@ func (h *hook) judging(judge capacityledger.JudgeFunc) capacityledger.JudgeFunc 
 
 func (h *hook) Admit(ctx context.Context, now time.Time, subject holdfast.Subject, asks []capacityledger.Ask, judge capacityledger.JudgeFunc) ([]capacityledger.Admission, error) {
 	return through(h, func() ([]capacityledger.Admission, error) {
-		answers, err := h.Store.Admit(ctx, now, subject, asks, h.judging(judge))
+		answers, err := h.Store.Admit(ctx, now, subject, asks, h.judging(judge, asks[0].ID))
 		if err == nil {
 			h.admitted = answers[0]
 		}
@@ -125,7 +134,7 @@ type direct struct {
 
 func (d direct) AdmitOne(ctx context.Context, now time.Time, ask capacityledger.Ask, judge capacityledger.JudgeFunc) (capacityledger.Admission, error) {
 	return through(d.hook, func() (capacityledger.Admission, error) {
-		answer, err := d.one.AdmitOne(ctx, now, ask, d.judging(judge))
+		answer, err := d.one.AdmitOne(ctx, now, ask, d.judging(judge, ask.ID))
 		d.admitted = answer
 		return answer, err
 	})

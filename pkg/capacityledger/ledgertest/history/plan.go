@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -42,6 +43,11 @@ const (
 type plan struct {
 	subject holdfast.Subject
 	start   time.Time
+	hold    time.Duration
+	// careful is the use that [NeverTooMuch] speaks of; granted has the ids that
+	// somebody was told of.
+	careful bool
+	granted [ids]atomic.Bool
 	allIDs  [ids]holdfast.AllocationID
 	runs    [ids]holdfast.RunID
 	script  [clients][]call
@@ -53,11 +59,12 @@ var identities = [holders]holdfast.Identity{
 	holdfast.TeamBot("acme", "somebody-else"), // who asks under another's id
 }
 
-// newPlan makes the n-th history of a seed.
-func newPlan(seed uint64, n int) *plan {
+// newPlan makes the n-th history.
+func newPlan(o Options, n int) *plan {
+	seed := o.Seed
 	dice := rand.New(rand.NewPCG(seed, uint64(n))) //nolint:gosec // counts from zero
 	team := holdfast.TeamID(fmt.Sprintf("t%07d", n))
-	p := &plan{start: begin.Add(time.Duration(n) * span)}
+	p := &plan{start: begin.Add(time.Duration(n) * span), hold: o.Hold, careful: o.Promise == NeverTooMuch}
 	switch dice.IntN(5) {
 	case 0, 1:
 		p.subject = holdfast.TeamSubject(team, holdfast.AxisUSD, "2026-03")
@@ -98,6 +105,9 @@ func (p *plan) asks(dice *rand.Rand) (asks [ids]input) {
 	}
 	for i := range asks {
 		in := input{verb: reserve, id: i, holder: dice.IntN(holders - 1), requested: 1, limit: limit, reserved: reserved, expires: 1 + dice.IntN(lastSecond), divisible: dollars, counts: dollars}
+		if p.careful {
+			in.expires = sweepAt + 1 + dice.IntN(lastSecond-sweepAt)
+		}
 		switch {
 		case dollars:
 			in.requested = int64(1 + dice.IntN(20))

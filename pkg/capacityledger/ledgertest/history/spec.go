@@ -345,6 +345,8 @@ func describe(in *input, out *output) string {
 	switch {
 	case out.kind == denied:
 		fmt.Fprintf(&b, " at %d + %d", out.settled, out.outstanding)
+	case out.kind == lost && in.verb == reserve:
+		fmt.Fprintf(&b, ", it said %d", out.amount)
 	case out.kind != done:
 	case in.verb == balance:
 		fmt.Fprintf(&b, " %d + %d, held %v, open %06b", out.settled, out.outstanding, out.held, out.open)
