@@ -35,6 +35,7 @@ func commands(c *cli) []*cobra.Command {
 		newVersion(c),
 		newSampleAgent(c),
 		newNATS(c),
+		newReady(c),
 	}
 }
 

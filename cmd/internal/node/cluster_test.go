@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ import (
 	"github.com/holdfast-io/holdfast/cmd/internal/node"
 	"github.com/holdfast-io/holdfast/pkg/api"
 	"github.com/holdfast-io/holdfast/pkg/client"
+	"github.com/holdfast-io/holdfast/pkg/queue"
+	"github.com/holdfast-io/holdfast/pkg/queue/nats"
 	"github.com/holdfast-io/holdfast/pkg/records"
 	"github.com/holdfast-io/holdfast/pkg/runner"
 	"github.com/holdfast-io/holdfast/pkg/runner/sampleagent"
@@ -49,6 +52,7 @@ type cluster struct {
 	nats    *server.Server
 	dir     string // of NATS
 	port    int
+	url     string // of NATS, when it is another than that of this process
 	stores  node.Stores
 	records *cutRecords
 	log     *lockedBuffer
@@ -92,7 +96,7 @@ func (c *cluster) settings(p config.Process, name string) node.Options {
 	s := config.DefaultsOf(p)
 	s.Lease, s.Heartbeat, s.SweepEvery, s.LaunchLease = 3*time.Second, 300*time.Millisecond, 200*time.Millisecond, 2*time.Second
 	s.PolicyTTL, s.ClockSkew = 30*time.Second, 200*time.Millisecond
-	s.NATSURL, s.Name, s.Addr, s.OperatorToken = fmt.Sprintf("nats://127.0.0.1:%d", c.port), name, "127.0.0.1:0", operatorToken
+	s.NATSURL, s.Name, s.Addr, s.OperatorToken = cmp.Or(c.url, fmt.Sprintf("nats://127.0.0.1:%d", c.port)), name, "127.0.0.1:0", operatorToken
 	return node.Options{Settings: s, Version: "test", Log: slog.New(slog.NewTextHandler(c.log, nil))}
 }
 
@@ -468,4 +472,60 @@ func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
+}
+
+func TestTheDeployedUsersOfNATSMayDoWhatTheirProcessesDoAndARunnerNothingElse(t *testing.T) {
+	t.Setenv("NATS_SERVER_PASSWORD", "pw1")
+	t.Setenv("NATS_RUNNER_PASSWORD", "pw2")
+	o, err := server.ProcessConfigFile("../../../deploy/nats.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Host, o.Port, o.HTTPPort, o.StoreDir, o.NoLog, o.NoSigs = "127.0.0.1", server.RANDOM_PORT, 0, t.TempDir(), true, true
+	o.JetStreamMaxStore = 1 << 30
+	c := newCluster(t)
+	c.stopNATS()
+	c.nats, err = server.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.nats.Start()
+	if !c.nats.ReadyForConnections(20 * time.Second) {
+		t.Fatal("NATS is not ready")
+	}
+	host := c.nats.Addr().String()
+	c.url = "nats://server:pw1@" + host
+	a := c.server("a")
+	c.team(a, "acme", 4)
+	c.url = "nats://runner:pw2@" + host
+	c.runner("r1")
+	run := launch(t, a, "acme", "0.5")
+	log, err := a.Logs(t.Context(), run.ID, 0, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(log); err != nil || !bytes.Contains(text, []byte("review-pr")) {
+		t.Errorf("the output reads %q (%v)", text, err)
+	}
+	until(t, a, run.ID, "finished")
+	cancelled := launch(t, a, "acme", "60")
+	until(t, a, cancelled.ID, "running")
+	if _, err := a.Cancel(t.Context(), cancelled.ID); err != nil {
+		t.Fatal(err)
+	}
+	until(t, a, cancelled.ID, "cancelled")
+
+	bus, err := nats.Dial(t.Context(), nats.Remote{URL: c.url}, nats.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(bus.Close)
+	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if err := bus.Publish(short, queue.RunMessage{Run: "R1", Publication: 1}); err == nil {
+		t.Error("a runner queued a run")
+	}
+	if _, err := bus.OpenLog(short, "R1", 1); err == nil {
+		t.Error("a runner read the output of a run")
+	}
 }
