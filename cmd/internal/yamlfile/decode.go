@@ -22,13 +22,13 @@ func (d Document) Decode(into any) error {
 	if target.Kind() != reflect.Pointer || target.IsNil() {
 		panic("yamlfile: Decode needs a pointer")
 	}
-	return decoder{d.file}.value(d.body, target.Elem(), "", 0)
+	return decoder{d}.value(d.body, target.Elem(), "", 0)
 }
 
-type decoder struct{ file string }
+type decoder struct{ doc Document }
 
 func (d decoder) bad(node ast.Node, path, problem, allowed string) error {
-	return &holdfast.InvalidError{Field: place(d.file, node.GetToken().Position.Line, path), Problem: problem, Allowed: allowed}
+	return &holdfast.InvalidError{Field: place(d.doc.file, d.doc.line(node), path), Problem: problem, Allowed: allowed}
 }
 
 // value decodes one node. A type that reads JSON or text itself is given the node's

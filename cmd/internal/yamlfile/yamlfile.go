@@ -12,6 +12,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/holdfast-io/holdfast"
@@ -20,14 +21,12 @@ import (
 // MaxBytes is the largest file that is read.
 const MaxBytes = 4 << 20
 
-// maxDepth bounds how deep a document may nest.
-const maxDepth = 32
-
 // Document is one document of a file; a file has several when lines of `---`
 // part them.
 type Document struct {
-	file string
-	body ast.Node
+	file   string
+	before int // lines of the file that stand before it
+	body   ast.Node
 }
 
 // Parse reads a file's documents; empty ones are left out. name stands in errors. What is
@@ -36,40 +35,54 @@ func Parse(name string, text []byte) ([]Document, error) {
 	if len(text) > MaxBytes {
 		return nil, &holdfast.InvalidError{Field: name, Problem: "the file is too large", Allowed: fmt.Sprintf("at most %d bytes", MaxBytes)}
 	}
+	if err := emptyLines(name, text); err != nil {
+		return nil, err
+	}
 	var docs []Document
 	for _, part := range split(text) {
-		file, err := parser.ParseBytes(part, 0)
+		tokens := lexer.Tokenize(part.text)
+		if err := part.bounded(name, tokens); err != nil {
+			return nil, err
+		}
+		file, err := parser.Parse(tokens, 0)
 		if err != nil {
-			return nil, notYAML(name, err)
+			return nil, part.notYAML(name, err)
 		}
 		for _, doc := range file.Docs {
 			switch doc.Body.(type) {
 			case nil, *ast.NullNode, *ast.CommentGroupNode:
 				continue
 			}
-			docs = append(docs, Document{name, doc.Body})
+			docs = append(docs, Document{name, part.before, doc.Body})
 		}
 	}
 	return docs, nil
 }
 
+// part is the text of one document and the number of lines before it.
+type part struct {
+	text   string
+	before int
+}
+
 // split parts a file at its document markers, which YAML knows by their place at the
-// beginning of a line alone. (The parser drops what follows an empty document.) Each
-// part begins with as many blank lines as stand before it, so that lines keep their
-// numbers.
-func split(text []byte) [][]byte {
-	var parts [][]byte
-	var part []byte
+// beginning of a line alone. (The parser drops what follows an empty document.)
+func split(text []byte) []part {
+	var parts []part
+	now := part{}
+	var kept []byte
 	for i, line := range bytes.SplitAfter(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), []byte("\n")) {
 		rest, marker := bytes.CutPrefix(line, []byte("---"))
 		if marker && (len(rest) == 0 || bytes.ContainsAny(rest[:1], " \t\r\n")) {
-			parts = append(parts, part)
-			part = append(bytes.Repeat([]byte("\n"), i), "   "...)
+			now.text = string(kept)
+			parts = append(parts, now)
+			now, kept = part{before: i}, []byte("   ")
 			line = rest
 		}
-		part = append(part, line...)
+		kept = append(kept, line...)
 	}
-	return append(parts, part)
+	now.text = string(kept)
+	return append(parts, now)
 }
 
 // Decode reads a file that holds exactly one document into a pointer to a struct.
@@ -99,11 +112,11 @@ func (d Document) Name() string { return d.file }
 
 // Error is an *holdfast.InvalidError for the place of a top-level key in the file.
 func (d Document) Error(key, problem, allowed string) error {
-	line := 1
+	line := 1 + d.before
 	pairs, _ := members(d.body)
 	for _, pair := range pairs {
 		if keyText(pair.Key) == key {
-			line = pair.Key.GetToken().Position.Line
+			line = d.line(pair.Key)
 		}
 	}
 	return &holdfast.InvalidError{Field: place(d.file, line, key), Problem: problem, Allowed: allowed}
@@ -116,14 +129,21 @@ func place(file string, line int, path string) string {
 	return fmt.Sprintf("%s line %d: %s", file, line, path)
 }
 
-func notYAML(name string, err error) error {
-	field, problem := name, err.Error()
+// line is the line of the file that a node stands in.
+func (d Document) line(node ast.Node) int { return d.before + node.GetToken().Position.Line }
+
+// notYAML says what the parser disliked. Its error draws the whole file when it is
+// asked for a text, so it is asked for its message and its place.
+func (p part) notYAML(name string, err error) error {
+	field, problem := name, ""
 	var located yaml.Error
 	if errors.As(err, &located) {
 		problem = located.GetMessage()
 		if token := located.GetToken(); token != nil {
-			field = place(name, token.Position.Line, "")
+			field = place(name, p.before+token.Position.Line, "")
 		}
+	} else {
+		problem = err.Error()
 	}
 	return &holdfast.InvalidError{Field: field, Problem: "this is not YAML: " + holdfast.Clip(problem, 200), Allowed: "YAML or JSON"}
 }

@@ -2,6 +2,8 @@ package yamlfile_test
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -137,8 +139,86 @@ func TestDocumentsAndTheirKeysKeepTheirOrder(t *testing.T) {
 	}
 }
 
+// What an input costs must grow with its size, not with the square of it: a file of
+// some hundred kilobytes once kept the parser busy for minutes.
+func TestNoFileIsWorthTheSquareOfItsSize(t *testing.T) {
+	rows := []struct {
+		name  string
+		text  string
+		parts []string
+	}{
+		{"empty lines behind a block", "note: |\n  a" + strings.Repeat("\n", 102), []string{"f.yaml line 104", "empty lines", "100"}},
+		{"lines of spaces behind a block", "note: |\n  a" + strings.Repeat("\n  ", 102), []string{"empty lines"}},
+		{"lines that end in carriage returns", "note: |\n  a" + strings.Repeat("\r", 102), []string{"empty lines"}},
+		{"lists within lists", "x:\n" + strings.Repeat("[", 33), []string{"f.yaml line 2", "too deep", "32"}},
+		{"objects within objects", strings.Repeat("{a: ", 33), []string{"too deep"}},
+		{"list marks in one line", strings.Repeat("- ", 33) + "a", []string{"too deep"}},
+		{"key marks in one line", strings.Repeat("? ", 33) + "a", []string{"too deep"}},
+		{"items without a value", "---\n" + strings.Repeat("-\n", 23_000), []string{"left out", "null"}},
+		{"keys without a value", keys(16_000, ""), []string{"left out", "null"}},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			_, err := yamlfile.Parse("f.yaml", []byte(row.text))
+			var invalid *holdfast.InvalidError
+			if !errors.As(err, &invalid) {
+				t.Fatalf("want an *InvalidError, got %v", err)
+			}
+			for _, part := range row.parts {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q is missing in: %v", part, err)
+				}
+			}
+		})
+	}
+}
+
+func keys(n int, value string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "k%d:\n%s", i, value)
+	}
+	return b.String()
+}
+
+func TestWhatOperatorsWriteStaysWithinTheBounds(t *testing.T) {
+	list := strings.Repeat("- bot: a\n  command:\n  - true\n  - b: [[1, 2], {c: d}]\n  env:\n  note: |\n    text\n\n\n", 300)
+	for name, text := range map[string]string{
+		"a hundred empty lines": "note: a" + strings.Repeat("\n", 101) + "other: b\n",
+		"a long list":           list,
+		"depth":                 strings.Repeat("[", 32) + strings.Repeat("]", 32),
+		"values left out":       keys(2_000, ""),
+		"lists under keys":      keys(12_000, "- a\n"),
+		"nulls":                 strings.Repeat("- null\n", 25_000),
+	} {
+		if _, err := yamlfile.Parse("f.yaml", []byte(text)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestTheCostOfManyDocumentsAndOfAnErrorGrowsWithTheFile(t *testing.T) {
+	for name, text := range map[string]func(n int) string{
+		"documents":               func(n int) string { return strings.Repeat("---\na: b\n", n) },
+		"an error in a long file": func(n int) string { return strings.Repeat("a ", n) + "\nb: c: d\n" },
+	} {
+		small, large := allocated(text(250)), allocated(text(2_000))
+		if large > 12*small {
+			t.Errorf("%s: eight times the text costs %d times the memory", name, large/small)
+		}
+	}
+}
+
+func allocated(text string) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _ = yamlfile.Parse("f.yaml", []byte(text))
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
 func FuzzDecodeNeverPanics(f *testing.F) {
-	for _, seed := range []string{"reservations:\n - bot: a", "{", "? a\n: b", "a: !!x y", "- - -", "a: |\n  b", "<<: *x", "\xff", "a: .nan"} {
+	for _, seed := range []string{"reservations:\n - bot: a", "{", "? a\n: b", "a: !!x y", "- - -", "a: |\n  b", "<<: *x", "\xff", "a: .nan", "a: |\n  b\n\n\n\n", "[[[[", "- - -\n-\n-\n"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
