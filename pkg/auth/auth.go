@@ -274,8 +274,10 @@ func (s *Tokens) touch(ctx context.Context, token Token, now time.Time) {
 // before opens nothing any more. The same text again changes nothing. It must be
 // as [NewBearer] makes it.
 func (s *Tokens) EnsureOperator(ctx context.Context, bearer string) error {
-	if !strings.HasPrefix(bearer, prefix) || len(bearer) < len(prefix)+32 || len(bearer) > 200 {
-		return &holdfast.InvalidError{Field: "operator token", Problem: "it is not a token", Allowed: "hf_ and at least 32 characters"}
+	// What no header can carry would open nothing: nobody could use the deployment.
+	carried := !strings.ContainsFunc(bearer, func(r rune) bool { return r <= ' ' || r > '~' })
+	if !carried || !strings.HasPrefix(bearer, prefix) || len(bearer) < len(prefix)+32 || len(bearer) > 200 {
+		return &holdfast.InvalidError{Field: "operator token", Problem: "it is not a token", Allowed: "hf_ and at least 32 letters and digits"}
 	}
 	token := Token{ID: operatorID, Name: "operator", Operator: true, Hash: hashOf(bearer), CreatedAt: s.clock.Now()}
 	_, err := s.table.Insert(ctx, token)

@@ -245,7 +245,8 @@ func TestTheOperatorsTokenIsOneAndANewOneReplacesIt(t *testing.T) {
 	if who, err := tokens.Authenticate(t.Context(), second); err != nil || !who.Operator {
 		t.Errorf("%+v, %v", who, err)
 	}
-	for _, weak := range []string{"", "hf_", "hf_short", "secret-secret-secret-secret-secret-secret"} {
+	for _, weak := range []string{"", "hf_", "hf_short", "secret-secret-secret-secret-secret-secret",
+		"hf_" + strings.Repeat("a", 40) + "\x01", "hf_" + strings.Repeat("a b", 20), "hf_" + strings.Repeat("\xff", 40)} {
 		var bad *holdfast.InvalidError
 		if err := tokens.EnsureOperator(t.Context(), weak); !errors.As(err, &bad) {
 			t.Errorf("%q: %v, want an InvalidError", weak, err)
