@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -142,8 +143,18 @@ Try, in another terminal:
   %[1]s launch review-pr --team web --wait
   %[1]s exec --team web --bot review-pr --budget 0.50 -- sh -c 'echo "{\"cost_usd\": 0.12}" >> $HOLDFAST_REPORT'
   %[1]s simulate ~/.claude/projects --policy examples/policy.yaml
-Ctrl-C ends it.
-`, prefix+self)
+%[2]sCtrl-C ends it.
+`, prefix+self, c.otherTrace(prefix+self))
+}
+
+// otherTrace is the line for a reader who has no transcripts to replay, and nothing
+// for one who has.
+func (c *cli) otherTrace(self string) string {
+	own, err := filepath.Glob(filepath.Join(c.getenv("HOME"), ".claude", "projects", "*", "*.jsonl"))
+	if err == nil && len(own) > 0 {
+		return ""
+	}
+	return "  " + self + " simulate examples/trace.csv --policy examples/policy.yaml   # there are no transcripts on this machine\n"
 }
 
 // play shows the incident on the terminal.
