@@ -16,7 +16,7 @@ var Layers = [][]string{
 		"pkg/decisions", "pkg/audit", "pkg/orgusage", "pkg/api",
 	},
 	{"pkg/launch", "pkg/runner", "pkg/runner/sampleagent", "pkg/client", "pkg/store/internal/subject"},
-	{"pkg/store/memory", "pkg/store/embedded", "pkg/queue/nats", "pkg/server", "pkg/metrics", "cmd/internal/yamlfile"},
+	{"pkg/store/memory", "pkg/store/embedded", "pkg/store/mongo", "pkg/queue/nats", "pkg/server", "pkg/metrics", "cmd/internal/yamlfile"},
 	{"pkg/simulate", "cmd/internal/config", "cmd/internal/apply", "examples"},
 	{"cmd/internal/node", "cmd/internal/incident"},
 	{"cmd/holdfast"},
@@ -50,6 +50,7 @@ var Pure = map[string][]string{
 // path covers itself alone.
 var Outside = map[string][]string{
 	"modernc.org/sqlite":                  {"pkg/store/embedded"},
+	"go.mongodb.org/mongo-driver/v2":      {"pkg/store/mongo"},
 	"github.com/nats-io/nats-server/v2":   {"pkg/queue/nats"},
 	"github.com/nats-io/nats.go":          {"pkg/queue/nats"},
 	"github.com/prometheus/client_golang": {"pkg/metrics"},

@@ -367,8 +367,16 @@ func (l *Ledger) read(ctx context.Context, r *reader, projection bson.D) (*image
 func (l *Ledger) readEntries(ctx context.Context, r *reader, ids []holdfast.AllocationID) (*image, error) {
 	return l.read(ctx, r, bson.D{
 		{Key: fieldSettled, Value: 1}, {Key: fieldOutstanding, Value: 1}, {Key: fieldCloses, Value: 1}, {Key: fieldTop, Value: 1}, {Key: fieldGeneration, Value: 1},
-		{Key: fieldOpen, Value: among(fieldOpen, "id", ids)}, {Key: fieldClosed, Value: among(fieldClosed, "id", ids)},
+		{Key: fieldOpen, Value: among(fieldOpen, "id", ids)}, {Key: fieldClosed, Value: among(fieldClosed, "r", shortenedAll(ids, r.key))},
 	})
+}
+
+func shortenedAll(ids []holdfast.AllocationID, key holdfast.Subject) []string {
+	out := make([]string, len(ids))
+	for n, id := range ids {
+		out[n] = shortened(id, key)
+	}
+	return out
 }
 
 // among keeps of an array the elements whose field has one of the values.

@@ -34,8 +34,9 @@ import (
 //
 //	k    the stamp of the write that last touched the entry; unique
 //	n    the stamp of the try that was recorded, when that is another one
-//	id, h, q, m, a, t, x, l   id, holder, requested, minimum, allowance (when it is not
-//	     what was requested), acquired, expires, cap (absent without one)
+//	id   its id; r instead, the id without the subject, once it is closed
+//	h, q, m, a, t, x, l   holder, requested, minimum, allowance (when it is not what was
+//	     requested), acquired, expires, cap (absent without one)
 //	rs   the reservations it was judged by: [holder, amount, …]; only until somebody
 //	     has touched the entry
 //	u    it was recorded unjudged
@@ -148,7 +149,11 @@ func (e *entry) document() bson.D {
 	if e.Nonce != e.stamp {
 		put("n", e.Nonce)
 	}
-	put("id", string(e.ID))
+	if e.Outcome == capacityledger.Open {
+		put("id", string(e.ID))
+	} else {
+		put("r", shortened(e.ID, e.Subject))
+	}
 	put("h", e.Holder.String())
 	put("q", e.Requested.Int())
 	if e.Minimum.Unit() != holdfast.UnitNone {
@@ -191,6 +196,17 @@ func (e *entry) document() bson.D {
 	return d
 }
 
+// shortened is the id without the subject that stands in its middle: what tells the
+// entries of one document apart.
+func shortened(id holdfast.AllocationID, key holdfast.Subject) string {
+	return strings.Replace(string(id), middle(key), "", 1)
+}
+
+// middle is what the ids of a subject have in their middle.
+func middle(key holdfast.Subject) string {
+	return string(holdfast.NewAllocationID("", key, 0))
+}
+
 func reservedArray(reserved []capacityledger.Reserved) bson.A {
 	out := make(bson.A, 0, 2*len(reserved))
 	for _, r := range reserved {
@@ -202,12 +218,13 @@ func reservedArray(reserved []capacityledger.Reserved) bson.A {
 // reader reads the documents of one subject.
 type reader struct {
 	key     holdfast.Subject
+	middle  string
 	unit    holdfast.Unit
 	holders map[string]holdfast.Identity // names that were parsed before
 }
 
 func newReader(key holdfast.Subject) *reader {
-	return &reader{key: key, unit: key.Axis.Unit(), holders: map[string]holdfast.Identity{}}
+	return &reader{key: key, middle: middle(key), unit: key.Axis.Unit(), holders: map[string]holdfast.Identity{}}
 }
 
 func (r *reader) holder(name string) (holdfast.Identity, error) {
@@ -343,6 +360,10 @@ func (r *reader) entry(doc bson.Raw, e *entry) error {
 			id, _ := value.StringValueOK()
 			run, _, _ := strings.Cut(id, "~")
 			e.ID, e.Run = holdfast.AllocationID(id), holdfast.RunID(run)
+		case "r":
+			id, _ := value.StringValueOK()
+			run, _, _ := strings.Cut(id, "~")
+			e.ID, e.Run = holdfast.AllocationID(run+r.middle+id[len(run):]), holdfast.RunID(run)
 		case "h":
 			name, _ := value.StringValueOK()
 			if e.Holder, err = r.holder(name); err != nil {

@@ -14,9 +14,11 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/store/internal/subject"
 )
 
-// archiveAt is how many closes beyond [subject.RecentKept] make a lane move them to
-// the history, so that one move serves many closes.
-const archiveAt = 64
+// archiveAt is at how many closes a lane moves them to the history, so that one move
+// serves many. It is less than the [subject.RecentKept] that would be allowed: the
+// server writes the whole document at every change, and 200 closes halve the rate of
+// a subject. What is asked or told of a close is answered from the history alike.
+const archiveAt = 24
 
 // closedBefore finds the closes of ids that are asked. An id above every one that was
 // ever closed on the subject needs no look: ids are time-ordered, so that is nearly all.
@@ -30,7 +32,7 @@ func (n *lane) closedBefore(ctx context.Context, i *image, tries []*try) (map[ho
 	if len(ids) == 0 {
 		return nil, nil //nolint:nilnil // an empty map is none
 	}
-	recent, err := n.ledger.readEntries(ctx, n.reader, ids)
+	recent, err := n.ledger.read(ctx, n.reader, bson.D{{Key: fieldClosed, Value: among(fieldClosed, "r", shortenedAll(ids, n.key))}})
 	if err != nil {
 		return nil, err
 	}
@@ -68,28 +70,73 @@ func (l *Ledger) lookup(ctx context.Context, r *reader, ids []holdfast.Allocatio
 	return out, nil
 }
 
-// archiveSoon moves closes to the history beside the lane's own work, when there are
-// enough of them.
-func (n *lane) archiveSoon(now time.Time) {
-	if n.closes < subject.RecentKept+archiveAt || !n.moving.TryLock() {
-		return
-	}
-	n.ledger.working.Go(func() {
-		defer n.moving.Unlock()
-		ctx, cancel := n.context()
-		defer cancel()
-		// What is not moved now is moved by a later close or by the housekeeping.
-		_, _ = n.ledger.archive(ctx, newReader(n.key), now, subject.RecentMost)
-	})
+// shutting has the closes that a lane made and nobody has moved yet, so that they are
+// moved without being read again, and copied while the lane goes on.
+type shutting struct {
+	generation int64 // of the document, as far as the lane knows
+	list       []*entry
+	copying    *copying
 }
 
-// archive moves closes to the history at once.
-func (n *lane) archive(ctx context.Context, now time.Time, limit int) (int, error) {
-	n.moving.Lock()
-	defer n.moving.Unlock()
-	moved, err := n.ledger.archive(ctx, n.reader, now, limit)
-	n.closes = 0 // the next image says how many there are
-	return moved, err
+// copying is closes on their way to the history.
+type copying struct {
+	list []*entry
+	done chan struct{}
+	err  error
+}
+
+// seen notes the generation that an image shows. When it is another one, somebody has
+// changed or moved closes, and what the lane has may be old.
+func (s *shutting) seen(generation int64) {
+	if s.generation != generation {
+		s.generation, s.list, s.copying = generation, nil, nil
+	}
+}
+
+// archiveOwn moves the lane's own closes to the history when there are enough, and
+// others' when these are very many.
+func (n *lane) archiveOwn(ctx context.Context, now time.Time) error {
+	s := &n.shutBy
+	if c := s.copying; c != nil {
+		select {
+		case <-c.done:
+		default:
+			if n.closes < subject.RecentMost {
+				return nil
+			}
+			<-c.done
+		}
+		s.copying = nil
+		if c.err != nil {
+			return c.err
+		}
+		moved, err := n.ledger.takeOut(ctx, n.key, c.list, s.generation)
+		if err != nil {
+			return err
+		}
+		if moved {
+			s.generation++
+			n.closes -= int64(len(c.list))
+		}
+	}
+	switch {
+	case n.closes < archiveAt:
+		return nil
+	case len(s.list) < archiveAt/2 || n.closes >= subject.RecentMost:
+		s.list = nil
+		_, err := n.ledger.archive(ctx, n.reader, now, subject.RecentMost)
+		n.closes = 0 // the next image says how many there are
+		return err
+	}
+	c := &copying{list: s.list, done: make(chan struct{})}
+	s.list, s.copying = nil, c
+	n.ledger.working.Go(func() {
+		defer close(c.done)
+		ctx, cancel := n.context()
+		defer cancel()
+		c.err = n.ledger.copyToHistory(ctx, c.list)
+	})
+	return nil
 }
 
 // archive moves closes that are old, or in excess, to the history: it copies them
@@ -108,31 +155,37 @@ func (l *Ledger) archive(ctx context.Context, r *reader, now time.Time, limit in
 		if err := l.copyToHistory(ctx, old); err != nil {
 			return 0, err
 		}
-		stamps := make(bson.A, 0, len(old))
-		for _, e := range old {
-			stamps = append(stamps, e.stamp)
-		}
-		result, err := l.subjects.UpdateOne(ctx, bson.D{{Key: "_id", Value: r.key.String()}, {Key: fieldGeneration, Value: i.generation}}, bson.D{
-			{Key: "$pull", Value: pulled(fieldClosed, stamps)},
-			{Key: "$inc", Value: bson.D{{Key: fieldCloses, Value: -int64(len(old))}, {Key: fieldGeneration, Value: int64(1)}}},
-		})
-		switch {
-		case err != nil:
-			return 0, unavailable(err)
-		case result.MatchedCount == 1:
-			return len(old), nil
+		if moved, err := l.takeOut(ctx, r.key, old, i.generation); err != nil || moved {
+			return len(old), err
 		}
 	}
 	return 0, nil // closes of this subject change all the time; they stay for now
 }
 
-// oldest picks what goes to the history: what is beyond the newest ones, and what is
-// old by itself.
+// takeOut removes closes that the history has from the record, unless closes have
+// changed since the generation in which they were copied.
+func (l *Ledger) takeOut(ctx context.Context, key holdfast.Subject, list []*entry, generation int64) (bool, error) {
+	stamps := make(bson.A, 0, len(list))
+	for _, e := range list {
+		stamps = append(stamps, e.stamp)
+	}
+	result, err := l.subjects.UpdateOne(ctx, bson.D{{Key: "_id", Value: key.String()}, {Key: fieldGeneration, Value: generation}}, bson.D{
+		{Key: "$pull", Value: pulled(fieldClosed, stamps)},
+		{Key: "$inc", Value: bson.D{{Key: fieldCloses, Value: -int64(len(list))}, {Key: fieldGeneration, Value: int64(1)}}},
+	})
+	if err != nil {
+		return false, unavailable(err)
+	}
+	return result.MatchedCount == 1, nil
+}
+
+// oldest picks what goes to the history: all when they are many, else what is old by
+// itself.
 func oldest(closed []entry, now time.Time, limit int) []*entry {
 	var out []*entry
 	for n := range closed {
 		e := &closed[n]
-		if len(out) < limit && (len(closed)-n > subject.RecentKept || now.Sub(e.ClosedAt) >= subject.RecentFor) {
+		if len(out) < limit && (len(closed) >= archiveAt || now.Sub(e.ClosedAt) >= subject.RecentFor) {
 			out = append(out, e)
 		}
 	}
@@ -186,13 +239,12 @@ func (n *lane) recall(ctx context.Context, from *image, list []*entry) error {
 	ids, rows := make(bson.A, 0, len(list)), make(bson.A, 0, len(list))
 	var top holdfast.AllocationID
 	for _, e := range list {
-		ids, rows = append(ids, string(e.ID)), append(rows, e.document())
+		ids, rows = append(ids, shortened(e.ID, n.key)), append(rows, e.document())
 		top = max(top, e.ID)
 	}
-	absent := bson.D{{Key: "$nin", Value: ids}}
 	_, err := n.update(ctx, bson.D{
 		{Key: "_id", Value: n.key.String()}, {Key: fieldGeneration, Value: from.generation},
-		{Key: fieldClosed + ".id", Value: absent}, {Key: fieldOpen + ".id", Value: absent},
+		{Key: fieldClosed + ".r", Value: bson.D{{Key: "$nin", Value: ids}}},
 	}, bson.D{
 		{Key: "$push", Value: bson.D{{Key: fieldClosed, Value: bson.D{{Key: "$each", Value: rows}}}}},
 		{Key: "$inc", Value: bson.D{{Key: fieldCloses, Value: int64(len(list))}}},

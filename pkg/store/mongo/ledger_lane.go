@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"runtime"
 	"sync"
 	"time"
 
@@ -33,6 +34,7 @@ type lane struct {
 	mu      sync.Mutex
 	asks    []*askJob
 	changes []*changeJob
+	asked   int // how often asks were taken since changes were
 	running bool
 
 	// What follows belongs to the one that works the lane. All of it is memory only:
@@ -42,6 +44,7 @@ type lane struct {
 	created bool // the document was there
 	counted tally
 	closes  int64 // how many closes the document has, about
+	shutBy  shutting
 	// known has the open entries that this process granted or changed last, as it left
 	// them. A change of one of these needs no reading first.
 	known map[holdfast.AllocationID]*entry
@@ -51,8 +54,6 @@ type lane struct {
 	// lost has the stamps of tries whose fate is unknown: their write failed. Nobody
 	// was told that one of them was granted.
 	lost map[string]bool
-
-	moving sync.Mutex // held by the one that moves closes to the history
 }
 
 // waiter is a call that waits for its answer.
@@ -140,6 +141,9 @@ func (l *Ledger) enqueue(ctx context.Context, key holdfast.Subject, queue func(*
 // work does what is queued until nothing is.
 func (n *lane) work() {
 	for {
+		// Who was just answered comes back with the next call: these travel together
+		// if they are let in first.
+		runtime.Gosched()
 		asks, changes, ok := n.take()
 		if !ok {
 			n.ledger.forget(n)
@@ -165,21 +169,24 @@ func (l *Ledger) forget(n *lane) {
 	}
 }
 
-// take takes what travels together next; false when the lane is empty, and then
-// nobody works it any more.
-func (n *lane) take() ([]*askJob, []*changeJob, bool) {
+// take takes what travels together next: asks and changes in turn, because who was
+// answered about the one comes back with the other. It is false when the lane is
+// empty, and then nobody works it any more.
+func (n *lane) take() (asks []*askJob, changes []*changeJob, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	asks := taken(&n.asks, func(j *askJob) (*waiter, int) { return j.waiter, len(j.asks) })
-	changes := taken(&n.changes, func(j *changeJob) (*waiter, int) { return j.waiter, len(j.changes) })
-	if len(asks)+len(changes) > 0 {
-		return asks, changes, true
+	switch {
+	case len(n.asks) > 0 && (len(n.changes) == 0 || n.asked == 0):
+		n.asked++
+		asks = taken(&n.asks, func(j *askJob) (*waiter, int) { return j.waiter, len(j.asks) })
+	case len(n.changes) > 0:
+		n.asked = 0
+		changes = taken(&n.changes, func(j *changeJob) (*waiter, int) { return j.waiter, len(j.changes) })
+	default:
+		n.running = false
+		return nil, nil, false
 	}
-	if len(n.asks)+len(n.changes) > 0 { // only callers who have gone were taken
-		return nil, nil, true
-	}
-	n.running = false
-	return nil, nil, false
+	return asks, changes, true
 }
 
 // taken takes jobs from a queue, up to so many asks or changes, and answers those
@@ -220,6 +227,7 @@ func (n *lane) granted(e *entry) bool {
 // remember takes over what an image shows, and forgets what is gone.
 func (n *lane) remember(i *image) {
 	n.counted, n.closes = i.tally, i.closes
+	n.shutBy.seen(i.generation)
 	if len(n.known) > 2*len(i.open)+64 {
 		kept := make(map[holdfast.AllocationID]*entry, len(i.open))
 		for at := range i.open {

@@ -93,7 +93,7 @@ func (l *Ledger) repairOne(ctx context.Context, now time.Time, key holdfast.Subj
 	if mended {
 		done.Subjects++
 	}
-	if limit > 0 && (len(i.closed) > 0 || i.closes > subject.RecentKept) {
+	if limit > 0 && (len(i.closed) > 0 || i.closes >= archiveAt) {
 		moved, err := l.archive(ctx, r, now, limit)
 		if err != nil {
 			return err

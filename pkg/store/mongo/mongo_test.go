@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
 	"github.com/holdfast-io/holdfast/pkg/store/mongo"
 )
 
@@ -56,6 +59,26 @@ func server(t testing.TB) string {
 	return uri
 }
 
+// housekeeper is a connection of the tests' own.
+var housekeeper = sync.OnceValues(func() (*driver.Client, error) {
+	uri, err := address()
+	if err != nil {
+		return nil, err
+	}
+	return driver.Connect(options.Client().ApplyURI(uri))
+})
+
+// drop removes a database.
+func drop(t testing.TB, name string) {
+	client, err := housekeeper()
+	if err == nil {
+		err = client.Database(name).Drop(context.Background())
+	}
+	if err != nil {
+		t.Errorf("drop %s: %v", name, err)
+	}
+}
+
 // long keeps what the tests write from being removed by the server: their clock is
 // not of today.
 const long = 200 * 365 * 24 * time.Hour
@@ -95,13 +118,11 @@ func (d *databases) open(name string) (*mongo.Store, error) {
 		d.of[part] = name
 	}
 	d.t.Cleanup(func() {
-		if first {
-			if err := mongo.DatabaseOf(store).Drop(context.Background()); err != nil {
-				d.t.Errorf("drop %s: %v", name, err)
-			}
-		}
 		if err := store.Close(); err != nil {
 			d.t.Error(err)
+		}
+		if first {
+			drop(d.t, name)
 		}
 	})
 	return store, nil
