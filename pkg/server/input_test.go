@@ -128,7 +128,7 @@ func TestBadParametersAreRefusedByName(t *testing.T) {
 func TestWhatIsNotThereIsAProblemToo(t *testing.T) {
 	w := build(t, nil)
 	w.call("operator", "GET", "/api/nothing", "").problem(404)
-	w.call("operator", "GET", "/", "").problem(404)
+	w.call("operator", "GET", "/index.html", "").problem(404)
 	r := w.call("operator", "DELETE", "/api/runs", "")
 	r.problem(405)
 	if r.header.Get("Allow") != "GET, POST" {
