@@ -31,6 +31,7 @@ func modelFor(promise Promise, spurious bool) porcupine.Model {
 // judge looks for an order that explains the history.
 func judge(p *plan, log []porcupine.Operation, o Options, n int) (Report, error) {
 	report := counted(log)
+	report.Undecided = int(p.undecided.Load())
 	result := porcupine.CheckOperationsTimeout(modelFor(o.Promise, false), log, patience)
 	model := modelFor(o.Promise, false)
 	if result == porcupine.Illegal && o.Promise == NeverTooMuch {
@@ -68,7 +69,7 @@ func counted(log []porcupine.Operation) Report {
 			report.Granted++
 		case denied:
 			report.Refused++
-		case closed, mismatch, unknown, lost:
+		case closed, mismatch, unknown, undecided, lost:
 		}
 	}
 	return report

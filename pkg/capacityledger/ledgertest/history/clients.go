@@ -121,6 +121,9 @@ func (c *client) play(ctx context.Context, next call) error {
 		if in.verb == reserve && c.hook.admitted.Err == nil && !c.hook.admitted.Verdict.Refused {
 			out.amount = c.hook.admitted.Allocation.Amount.Int()
 		}
+	case errors.Is(err, capacityledger.ErrUnavailable) && c.plan.careful && in.verb == reserve:
+		c.plan.undecided.Add(1)
+		out = output{kind: undecided} // two askers of one id met, and this one was told that nothing is known
 	default:
 		return fmt.Errorf("%s %s: %w", verbNames[in.verb], c.plan.allIDs[in.id], err)
 	}
@@ -229,7 +232,8 @@ func (c *client) balance(b capacityledger.Balance) output {
 }
 
 // beside tells each reserve and balance how much other reserves asked for while it
-// was under way. Only a twin that shows asks in flight is allowed to notice.
+// was under way. Only a twin that shows asks in flight is allowed to notice. An ask
+// that was told that nothing is known took part in that, and in nothing else.
 func beside(log []porcupine.Operation) []porcupine.Operation {
 	for i := range log {
 		in := log[i].Input.(*input)
@@ -241,5 +245,5 @@ func beside(log []porcupine.Operation) []porcupine.Operation {
 			}
 		}
 	}
-	return log
+	return slices.DeleteFunc(log, func(op porcupine.Operation) bool { return op.Output.(*output).kind == undecided })
 }

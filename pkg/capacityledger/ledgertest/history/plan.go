@@ -48,10 +48,13 @@ type plan struct {
 	// somebody was told of.
 	careful bool
 	granted [ids]atomic.Bool
-	allIDs  [ids]holdfast.AllocationID
-	runs    [ids]holdfast.RunID
-	script  [clients][]call
-	dice    [clients]*rand.Rand // for the yields of each client
+	// undecided counts the asks that were told that nothing is known of them, without
+	// a fault: it may happen where two ask the same id at once, and then leaves nothing.
+	undecided atomic.Int32
+	allIDs    [ids]holdfast.AllocationID
+	runs      [ids]holdfast.RunID
+	script    [clients][]call
+	dice      [clients]*rand.Rand // for the yields of each client
 }
 
 var identities = [holders]holdfast.Identity{

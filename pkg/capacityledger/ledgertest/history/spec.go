@@ -52,13 +52,14 @@ type kind uint8
 const (
 	done kind = iota
 	denied
-	closed   // ErrClosed
-	mismatch // ErrMismatch
-	unknown  // ErrNotFound
-	lost     // the reply; what was done was done, and of a reserve it is known what was granted
+	closed    // ErrClosed
+	mismatch  // ErrMismatch
+	unknown   // ErrNotFound
+	undecided // ErrUnavailable without a fault
+	lost      // the reply; what was done was done, and of a reserve it is known what was granted
 )
 
-var kindNames = [...]string{"ok", "denied", "closed", "mismatch", "not found", "reply lost"}
+var kindNames = [...]string{"ok", "denied", "closed", "mismatch", "not found", "undecided", "reply lost"}
 
 // output is what a call was answered. What a verb does not say is zero.
 type output struct {
@@ -331,6 +332,9 @@ func describe(in *input, out *output) string {
 			fmt.Fprintf(&b, " reserved %v", in.reserved)
 		}
 		fmt.Fprintf(&b, " until %d", in.expires)
+		if in.unjudged {
+			b.WriteString(", unjudged")
+		}
 	case renew, settle:
 		fmt.Fprintf(&b, " attempt %d.%d spent %d", in.attempt, in.sequence, in.spent)
 		if in.verb == renew {
