@@ -51,8 +51,8 @@ func stale(c queue.Claim, run runs.Run) string {
 // that an attempt never begins on a promise that is gone; where they are, the run is
 // judged again.
 func (s *Service) begin(ctx context.Context, c queue.Claim, run runs.Run) queue.Grant {
-	if run.Status == runs.Running && c.Nonce != "" && c.Nonce == run.ClaimNonce && run.StartedAt.IsZero() {
-		return s.granted(run) // the answer to this very claim was lost
+	if askedBefore(c, run) {
+		return s.beginAgain(ctx, c, run)
 	}
 	if reason := stale(c, run); reason != "" {
 		return queue.Grant{Verdict: queue.GrantDrop, Reason: reason}
@@ -91,6 +91,42 @@ func (s *Service) begin(ctx context.Context, c queue.Claim, run runs.Run) queue.
 	}
 	s.changed(taken)
 	return s.granted(taken)
+}
+
+// askedBefore says that a claim is one that was granted, and whose answer was lost:
+// the run waits for this very runner to start it.
+func askedBefore(c queue.Claim, run runs.Run) bool {
+	return run.Status == runs.Running && c.Nonce != "" && c.Nonce == run.ClaimNonce && run.StartedAt.IsZero()
+}
+
+// beginAgain gives a claim the attempt that it was given before. The attempt's lease
+// begins anew, in the document first: a sweep that takes the run for silent and
+// queues it again either came before, and then nothing is granted here, or sees that
+// it is not silent.
+func (s *Service) beginAgain(ctx context.Context, c queue.Claim, run runs.Run) queue.Grant {
+	run, err := s.Runs.Update(ctx, run.ID, func(stored *runs.Run) error {
+		if !askedBefore(c, *stored) {
+			return errUnchanged
+		}
+		stored.ReportedAt = s.now()
+		return nil
+	})
+	switch {
+	case errors.Is(err, errUnchanged):
+		return queue.Grant{Verdict: queue.GrantDrop, Reason: "the run did not wait for this claim"}
+	case err != nil:
+		return s.later(ctx, c, err)
+	}
+	switch err := s.renew(ctx, run, run.ReportedAt); {
+	case errors.Is(err, ErrAllocationClosed): // nothing runs yet: it is judged again with its next message
+		if err := s.republish(ctx, run); err != nil {
+			return s.later(ctx, c, err)
+		}
+		return queue.Grant{Verdict: queue.GrantDrop, Reason: "its allocation was closed meanwhile; it is queued again"}
+	case err != nil:
+		return s.later(ctx, c, err)
+	}
+	return s.granted(run)
 }
 
 func (s *Service) granted(run runs.Run) queue.Grant {

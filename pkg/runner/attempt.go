@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// askWithin bounds a claim or a renewal; a heartbeat later another one is sent.
+	// askWithin bounds a claim or a renewal; a heartbeat later another one is sent. It
+	// is at most a third of the time to the fence, so that one lost answer never fences.
 	askWithin = 10 * time.Second
 	// tellWithin bounds one try to publish a report.
 	tellWithin = 5 * time.Second
@@ -67,7 +68,7 @@ func (a *attempt) claim(ctx context.Context) (queue.Grant, error) {
 func (a *attempt) ask(ctx context.Context, c queue.Claim) (queue.Grant, error) {
 	c.Run, c.Runner = a.message.Run, a.runner.options.Name
 	c.Publication, c.Generation = a.message.Publication, a.message.Generation
-	ctx, cancel := context.WithTimeout(ctx, min(askWithin, fenceAfter(a.runner.options.Lease)))
+	ctx, cancel := context.WithTimeout(ctx, min(askWithin, fenceAfter(a.runner.options.Lease)/3))
 	defer cancel()
 	return a.runner.queue.RequestClaim(ctx, c)
 }
