@@ -2,19 +2,45 @@ package mongo
 
 import (
 	"context"
-	"time"
 
-	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/capacityledger"
 )
 
-// OpenWatched is Open with a monitor of every command that the server has answered.
-func OpenWatched(ctx context.Context, uri string, o Options, watch func(command string, took time.Duration)) (*Store, error) {
-	return open(ctx, uri, o, func(settings *options.ClientOptions) {
-		settings.SetMonitor(&event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) { watch(e.CommandName, e.Duration) }})
-	})
+// OpenThrough is Open over connections of the test's own.
+func OpenThrough(ctx context.Context, uri string, o Options, dialer options.ContextDialer) (*Store, error) {
+	return open(ctx, uri, o, func(settings *options.ClientOptions) { settings.SetDialer(dialer) })
 }
 
 // DatabaseOf is the database of an opened store.
 func DatabaseOf(s *Store) *driver.Database { return s.ledger.subjects.Database() }
+
+// PushAs records an ask as a process does that has not judged it yet, and never will.
+func PushAs(ctx context.Context, s *Store, ask capacityledger.Ask) error {
+	ask, err := ask.Checked()
+	if err != nil {
+		return err
+	}
+	n := &lane{ledger: s.ledger, key: ask.Subject(), reader: newReader(ask.Subject())}
+	_, err = n.push(ctx, n.tries([]*askJob{{asks: []capacityledger.Ask{ask}}}))
+	return err
+}
+
+// TakeBack removes the first open entry of an id as its asker does when it is refused.
+func TakeBack(ctx context.Context, s *Store, id holdfast.AllocationID) error {
+	key, err := id.Subject()
+	if err != nil {
+		return err
+	}
+	n := &lane{ledger: s.ledger, key: key, reader: newReader(key)}
+	i, err := s.ledger.read(ctx, n.reader, bson.D{{Key: fieldClosed, Value: 0}})
+	if err != nil {
+		return err
+	}
+	_, err = n.remove(ctx, []*entry{i.has(id)})
+	return err
+}

@@ -14,7 +14,7 @@ import (
 func TestConcurrentHistoriesOfProcessesNeverGrantTooMuch(t *testing.T) {
 	d := newDatabases(t)
 	report := history.Run(t, history.Options{
-		Promise: history.NeverTooMuch, Parallel: 24, Hold: 4 * time.Millisecond,
+		Promise: history.NeverTooMuch, Parallel: 64, Hold: 4 * time.Millisecond,
 		Open: func() (capacityledger.Store, error) {
 			store, err := d.fresh()
 			if err != nil {

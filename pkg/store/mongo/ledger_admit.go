@@ -69,8 +69,8 @@ func (n *lane) admit(jobs []*askJob) {
 		finishAll(waiting, err)
 		return
 	}
-	finishAll(waiting, nil)
 	n.clean(ctx, i)
+	finishAll(waiting, nil)
 }
 
 // clean takes back what the image shows of tries whose fate was unknown. It is tried

@@ -128,6 +128,23 @@ func (d *databases) open(name string) (*mongo.Store, error) {
 	return store, nil
 }
 
+// together opens one new database as so many processes do.
+func (d *databases) together(processes int) ([]*mongo.Store, error) {
+	first, err := d.fresh()
+	if err != nil {
+		return nil, err
+	}
+	out := []*mongo.Store{first}
+	for len(out) < processes {
+		next, err := d.again(first)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, next)
+	}
+	return out, nil
+}
+
 // again opens the database of a store, or of a part of it, as a new process does.
 func (d *databases) again(part any) (*mongo.Store, error) {
 	d.mu.Lock()
