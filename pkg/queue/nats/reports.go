@@ -16,12 +16,17 @@ import (
 )
 
 const (
-	reportAckWait = 30 * time.Second
-	reportSlots   = 64
-	reportTries   = 4
-	// applyWithin bounds one call of the handler, well inside the ack wait.
-	applyWithin = 10 * time.Second
+	reportSlots = 64
+	reportTries = 4
 )
+
+// reportAckWait is how long a server has a report before another one gets it: a
+// quarter of a lease, so that the end of a run which a killed server had in hand is
+// known before the run's silence ends it. 30 s by default.
+func reportAckWait(o Options) time.Duration { return max(time.Second, o.Lease/4) }
+
+// applyWithin bounds one call of the handler, well inside the ack wait.
+func applyWithin(o Options) time.Duration { return reportAckWait(o) / 3 }
 
 // Reports hands every report to apply until ctx ends, and returns nil when the last
 // call has returned. A report is removed only after apply returned nil. After an
@@ -116,23 +121,31 @@ func (l *lanes) next(subject string) (jetstream.Msg, bool) {
 // runners said before the former process ended is known before anything is decided
 // about their runs.
 func (b *Bus) DrainReports(ctx context.Context, apply func(context.Context, queue.Report) error) error {
-	consumer, err := b.js.Consumer(ctx, reportStream, serverGroup)
+	stream, err := b.js.Stream(ctx, reportStream)
 	if err != nil {
 		return fmt.Errorf("drain reports: %w", err)
 	}
-	for {
-		about, err := consumer.Info(ctx)
+	consumer, err := stream.Consumer(ctx, serverGroup)
+	if err != nil {
+		return fmt.Errorf("drain reports: %w", err)
+	}
+	// What the consumer counts as pending may lag behind the stream, and the stream
+	// behind the acknowledgements; so the two are compared until nothing is left.
+	for empty := 0; empty < drainPulls; {
+		left, err := waiting(ctx, stream, consumer)
 		if err != nil {
 			return fmt.Errorf("drain reports: %w", err)
 		}
-		if about.NumPending == 0 {
+		if left == 0 {
 			return nil
 		}
-		batch, err := consumer.Fetch(int(min(about.NumPending, reportSlots)), jetstream.FetchMaxWait(answerWithin/2))
+		batch, err := consumer.Fetch(min(left, reportSlots), jetstream.FetchMaxWait(drainWait))
 		if err != nil {
 			return fmt.Errorf("drain reports: %w", err)
 		}
+		empty++
 		for m := range batch.Messages() {
+			empty = 0
 			if err := b.applyOne(ctx, m, apply); err != nil {
 				return fmt.Errorf("drain reports: %w", err)
 			}
@@ -141,6 +154,24 @@ func (b *Bus) DrainReports(ctx context.Context, apply func(context.Context, queu
 			return fmt.Errorf("drain reports: %w", err)
 		}
 	}
+	return nil
+}
+
+// drainWait is how long one pull of a drain waits, and drainPulls how many in a row
+// may bring nothing.
+const drainWait, drainPulls = 100 * time.Millisecond, 20
+
+// waiting is how many reports are in nobody's hands.
+func waiting(ctx context.Context, stream jetstream.Stream, consumer jetstream.Consumer) (int, error) {
+	there, err := stream.Info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	about, err := consumer.Info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return max(0, int(there.State.Msgs)-about.NumAckPending), nil
 }
 
 // applyOne applies one report and removes it when that succeeded; the error is of
@@ -156,7 +187,7 @@ func (b *Bus) applyOne(ctx context.Context, m jetstream.Msg, apply func(context.
 		_ = m.TermWithReason("unreadable") // a lost term is delivered and removed again
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, applyWithin)
+	ctx, cancel := context.WithTimeout(ctx, applyWithin(b.options))
 	defer cancel()
 	if err := guarded(func() error { return apply(ctx, report) }); err != nil {
 		b.options.Log.Error("a report could not be applied and is tried again", "run", report.Run, "kind", report.Kind, "err", err)

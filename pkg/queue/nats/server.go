@@ -136,6 +136,11 @@ func Start(o Options) (*Server, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("queue folder: %w", err)
 	}
+	if !o.Bare {
+		if err := dropConsumers(dir); err != nil {
+			return nil, err
+		}
+	}
 	inner, err := server.NewServer(&server.Options{
 		ServerName: "holdfast", DontListen: o.Listen == "", Host: host, Port: port,
 		JetStream: true, StoreDir: dir, SyncAlways: o.Sync,
@@ -160,6 +165,22 @@ func Start(o Options) (*Server, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// dropConsumers removes what the server keeps of its consumers, which are made anew
+// at every start. NATS does not start a consumer whose file a power cut has torn, and
+// makes no other one in its place; their messages are the streams' and stay.
+func dropConsumers(dir string) error {
+	found, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "*", "obs"))
+	if err != nil {
+		return fmt.Errorf("queue consumers: %w", err)
+	}
+	for _, folder := range found {
+		if err := os.RemoveAll(folder); err != nil {
+			return fmt.Errorf("queue consumers: %w", err)
+		}
+	}
+	return nil
 }
 
 // listenAt reads a host:port; port 0 becomes the server's own word for a free one.
@@ -276,7 +297,7 @@ func consumers(o Options) map[string]jetstream.ConsumerConfig {
 		},
 		reportStream: {
 			Durable: serverGroup, AckPolicy: jetstream.AckExplicitPolicy, DeliverPolicy: jetstream.DeliverAllPolicy,
-			AckWait: reportAckWait, MaxAckPending: 1024, MaxDeliver: -1,
+			AckWait: reportAckWait(o), MaxAckPending: 1024, MaxDeliver: -1,
 		},
 	}
 }
