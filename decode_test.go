@@ -76,7 +76,7 @@ func TestDecodeJSONNamesTheFieldThatIsWrong(t *testing.T) {
 		{"a field written twice", `{"name":"x","name":"y"}`, "name"},
 		{"an unknown field of a list's item", `{"items":[{"monthly_usd":1},{"monthly":1}]}`, "items[1].monthly"},
 		{"a negative amount in a list's item", `{"items":[{"monthly_usd":1},{"monthly_usd":-1}]}`, "items[1].monthly_usd"},
-		{"an amount with an exponent", `{"items":[{"monthly_usd":1e3}]}`, "items[0].monthly_usd"},
+		{"an amount with an exponent", `{"items":[{"monthly_usd":"1e3"}]}`, "items[0].monthly_usd"},
 		{"an amount with seven decimals", `{"items":[{"monthly_usd":0.0000001}]}`, "items[0].monthly_usd"},
 		{"an amount that is null", `{"items":[{"monthly_usd":null}]}`, "items[0].monthly_usd"},
 		{"a word for a number", `{"items":[{"slots":"three"}]}`, "items[0].slots"},

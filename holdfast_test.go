@@ -46,6 +46,27 @@ func TestWhatIsNotAnAmountOfDollarsIsRefusedWithTheWayOut(t *testing.T) {
 	}
 }
 
+// Python prints 0.00005 as 5e-05: an external run that had spent so little could not
+// say so, and lost its lease.
+func TestDollarsOfANumberWithAnExponentAreExact(t *testing.T) {
+	for text, want := range map[string]holdfast.MicroUSD{
+		"5e-05": 50, "1e-06": 1, "1.5E-5": 15, "1.250000e-04": 125, "0e-9": 0, "0.0e5": 0, "1e3": 1_000_000_000, "1.5e+2": 150_000_000, "12.5e-1": 1_250_000,
+		"1e9": holdfast.MaxUSD, "10000000e-7": 1_000_000, "0.00000001e8": 1_000_000,
+	} {
+		var m holdfast.MicroUSD
+		if err := json.Unmarshal([]byte(text), &m); err != nil || m != want {
+			t.Errorf("%s gives %d, %v; want %d", text, m, err, want)
+		}
+	}
+	for _, text := range []string{"1e-7", "1.5e-6", "1e10", "1e309", "1e-309", "1e21", "-1e-6", `"5e-05"`, "1e99999999999999999999", "1.0000001e0"} {
+		var m holdfast.MicroUSD
+		var bad *holdfast.InvalidError
+		if err := json.Unmarshal([]byte(text), &m); !errors.As(err, &bad) || bad.Allowed == "" {
+			t.Errorf("%s gives %d, %v; want an *InvalidError that says what is allowed", text, m, err)
+		}
+	}
+}
+
 func TestAmountsOfTwoUnitsNeverMix(t *testing.T) {
 	defer func() {
 		if recover() == nil {

@@ -262,11 +262,14 @@ func (m MicroUSD) MarshalJSON() ([]byte, error) {
 	return []byte(strings.TrimSuffix(strings.TrimRight(s, "0"), ".")), nil
 }
 
-// UnmarshalJSON reads dollars from a JSON number or a decimal string, exactly.
+// UnmarshalJSON reads dollars from a JSON number or a decimal string, exactly. A
+// number may have an exponent, as other languages print small ones (5e-05).
 func (m *MicroUSD) UnmarshalJSON(text []byte) error {
 	s := string(text)
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
 		s = s[1 : len(s)-1]
+	} else {
+		s = withoutExponent(s)
 	}
 	parsed, err := ParseUSD(s)
 	if err != nil {
@@ -274,4 +277,30 @@ func (m *MicroUSD) UnmarshalJSON(text []byte) error {
 	}
 	*m = parsed
 	return nil
+}
+
+// withoutExponent writes a number with its point in its place, and without zeros
+// that say nothing. What it cannot read, or is far from an amount of dollars, it
+// leaves as it is.
+func withoutExponent(s string) string {
+	mantissa, exponent, found := strings.Cut(strings.ToLower(s), "e")
+	shift, err := strconv.Atoi(exponent)
+	whole, frac, _ := strings.Cut(mantissa, ".")
+	if !found || err != nil || shift < -20 || shift > 20 || whole == "" || !digits(whole) || !digits(frac) {
+		return s
+	}
+	point := len(whole) + shift
+	all := whole + frac
+	if point <= 0 {
+		all, point = strings.Repeat("0", 1-point)+all, 1
+	}
+	if point > len(all) {
+		all += strings.Repeat("0", point-len(all))
+	}
+	frac = strings.TrimRight(all[point:], "0")
+	whole = strings.TrimLeft(all[:point-1], "0") + all[point-1:point]
+	if frac == "" {
+		return whole
+	}
+	return whole + "." + frac
 }

@@ -134,6 +134,11 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 			return nil, f
 		}
 	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		f := fail(http.StatusUnsupportedMediaType, "media_type", fmt.Sprintf("the body is encoded as %q", holdfast.Clip(coding, 60)))
+		f.problem.Errors = append(f.problem.Errors, fieldError("Content-Encoding", "the body is encoded", "identity, or leave the header out"))
+		return nil, f
+	}
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var tooLong *http.MaxBytesError
 	switch {

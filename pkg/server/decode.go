@@ -34,9 +34,9 @@ const maxFieldErrors = 20
 // decodeBody reads one JSON document into target, a pointer to a struct of pkg/api,
 // and refuses what encoding/json lets pass: unknown fields at every depth, names in
 // another case, missing required fields, nulls where nothing can be nothing, text
-// behind the document. Every bad field is named with its path and with what is
-// allowed. A field without `omitempty` or `omitzero` is required. Of a field that
-// comes twice the last one counts.
+// behind the document, and a name that comes twice (two readers of such a body, one in front of
+// the other, may each take another value). Every bad field is named with its path and
+// with what is allowed. A field without `omitempty` or `omitzero` is required.
 func decodeBody(text []byte, target any) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return badRequest{{Field: "body", Problem: "the request has no body", Allowed: "one JSON object"}}
@@ -215,13 +215,34 @@ func (d *decoder) object(path string, text []byte, v reflect.Value) {
 	}
 }
 
+// members are the members of an object. The text is valid JSON.
 func (d *decoder) members(path string, text []byte) (map[string]json.RawMessage, bool) {
-	var members map[string]json.RawMessage
-	if text[0] != '{' || json.Unmarshal(text, &members) != nil {
+	if text[0] != '{' {
 		d.refuse(path, excerpt(text)+" is not an object", "a JSON object")
 		return nil, false
 	}
-	return members, true
+	members := map[string]json.RawMessage{}
+	reader := json.NewDecoder(bytes.NewReader(text))
+	_, err := reader.Token() // the brace
+	for err == nil && reader.More() {
+		var name json.Token
+		var member json.RawMessage
+		if name, err = reader.Token(); err != nil {
+			break
+		}
+		key, _ := name.(string)
+		if err = reader.Decode(&member); err != nil {
+			break
+		}
+		if _, twice := members[key]; twice {
+			d.refuse(join(path, holdfast.Clip(key, 60)), "it stands there twice", "each name once")
+		}
+		members[key] = member
+	}
+	if err != nil {
+		d.refuse(path, excerpt(text)+" is not an object", "a JSON object")
+	}
+	return members, err == nil
 }
 
 // maxMembers bounds a list or a map of a request.

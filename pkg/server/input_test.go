@@ -29,7 +29,11 @@ func TestABadBodyIsRefusedWithTheFieldAndWhatIsAllowed(t *testing.T) {
 		{"negative", "/api/runs", `{"team":"acme","bot":"probe","budget_usd":-1}`, "budget_usd", "a decimal number from 0"},
 		{"too fine", "/api/runs", `{"team":"acme","bot":"probe","budget_usd":0.0000001}`, "budget_usd", "at most 6 decimals"},
 		{"overflow", "/api/runs", `{"team":"acme","bot":"probe","budget_usd":99999999999999999999}`, "budget_usd", "at most 1000000000"},
-		{"exponent", "/api/runs", `{"team":"acme","bot":"probe","budget_usd":1e3}`, "budget_usd", "a decimal number"},
+		{"exponent in a text", "/api/runs", `{"team":"acme","bot":"probe","budget_usd":"1e3"}`, "budget_usd", "a decimal number"},
+		{"too fine an exponent", "/api/runs", `{"team":"acme","bot":"probe","budget_usd":1e-7}`, "budget_usd", "at most 6 decimals"},
+		{"a name twice", "/api/runs", `{"team":"acme","team":"other","bot":"probe"}`, "team", "each name once"},
+		{"a name twice, once escaped", "/api/runs", `{"team":"acme","t\u0065am":"acme","bot":"probe"}`, "team", "each name once"},
+		{"an inner name twice", "/api/runs", `{"team":"acme","bot":"probe","inputs":{"a":"1","a":"1"}}`, "inputs.a", "each name once"},
 		{"zero", "/api/runs", `{"team":"acme","bot":"probe","budget_usd":0}`, "budget_usd", "more than 0"},
 		{"inner map", "/api/runs", `{"team":"acme","bot":"probe","inputs":{"a":1}}`, "inputs.a", "a text in double quotes"},
 		{"a name that is none", "/api/runs", `{"team":"a/b","bot":"probe"}`, "team", "1 to 63 letters"},
@@ -77,6 +81,10 @@ func TestABodyAboveTheLimitIsRefusedAndTheLimitNamed(t *testing.T) {
 	}
 	w.call("acme/member", "POST", "/api/runs", `team=acme`, "Content-Type", "application/x-www-form-urlencoded").problem(415)
 	w.call("acme/member", "POST", "/api/runs", `{"team":"acme","bot":"probe"}`, "Content-Type", "application/json; charset=utf-8").want(202)
+	if p := w.call("acme/member", "POST", "/api/runs", `{"team":"acme","bot":"probe"}`, "Content-Encoding", "gzip").problem(415); p.Errors[0].Field != "Content-Encoding" {
+		t.Errorf("errors %+v", p.Errors)
+	}
+	w.call("acme/member", "POST", "/api/runs", `{"team":"acme","bot":"probe"}`, "Content-Encoding", "identity").want(202)
 }
 
 func TestLimitsTellAbsentNullAndANumberApart(t *testing.T) {
