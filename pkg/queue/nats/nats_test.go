@@ -414,6 +414,37 @@ func TestARestartedServerDeliversAtOnceWhatTheDeadHeld(t *testing.T) {
 	next(t, reports)
 }
 
+// A power cut may tear what NATS keeps of a consumer. The consumers are made anew at
+// every start, so nothing of that file is needed.
+func TestATornConsumerFileStopsNoStart(t *testing.T) {
+	dir := t.TempDir()
+	server, err := nats.Start(nats.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bus := connect(t, server)
+	publish(t, bus, message("R1", 1))
+	bus.Close()
+	server.Close()
+	files, err := filepath.Glob(filepath.Join(dir, "queue", "jetstream", "*", "streams", "*", "obs", "*", "o.dat"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("the consumers' files are %q, %v", files, err)
+	}
+	for _, file := range files {
+		if err := os.WriteFile(file, []byte("torn in the middle of"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bus = start(t, nats.Options{Dir: dir})
+	got := make(chan holdfast.RunID, 1)
+	background(t, func(ctx context.Context) error {
+		return bus.Work(ctx, 1, func(_ context.Context, d queue.Delivery) queue.Disposition { got <- d.Message.Run; return queue.Done })
+	})
+	if run := next(t, got); run != "R1" {
+		t.Errorf("run %s came", run)
+	}
+}
+
 func TestALostQueueFolderBeginsEmptyAndNothingIsQueued(t *testing.T) {
 	dir := t.TempDir()
 	server, err := nats.Start(nats.Options{Dir: dir})

@@ -171,7 +171,7 @@ func Start(o Options) (*Server, error) {
 // at every start. NATS does not start a consumer whose file a power cut has torn, and
 // makes no other one in its place; their messages are the streams' and stay.
 func dropConsumers(dir string) error {
-	found, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "*", "obs"))
+	found, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "HOLDFAST_*", "obs"))
 	if err != nil {
 		return fmt.Errorf("queue consumers: %w", err)
 	}
