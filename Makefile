@@ -24,6 +24,10 @@ run: ## run the example on this machine in ./holdfast-data, until Ctrl-C
 demo: build ## the same scenario in a scratch folder; ends by itself, fails when a promise is broken
 	@exec bin/holdfast demo
 
+.PHONY: cluster-demo
+cluster-demo: build ## two servers, two runners, NATS and a MongoDB-API engine on this machine; kills some of them
+	@exec scripts/cluster-demo
+
 .PHONY: test
 test: ## every test, the conformance suites and the demo
 	@scripts/test
@@ -38,8 +42,12 @@ witness: ## take each rule out of the source and demand that its test fails
 	@go run ./tools/witness
 
 .PHONY: campaign
-campaign: build ## the long forms: kill loops, races, fuzzing (about 20 minutes)
+campaign: build ## the long forms: histories, faults, crashes, kill loops, races, fuzzing (about 40 minutes)
 	@scripts/campaign
+
+.PHONY: campaign-long
+campaign-long: build ## ten times the campaign: a night
+	@scripts/campaign long
 
 .PHONY: bench
 bench: ## the benchmarks of docs/performance.md, with their ratios
