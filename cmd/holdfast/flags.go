@@ -254,12 +254,18 @@ func (c *cli) readFile(name string) ([]byte, error) {
 	if err == nil && info.IsDir() {
 		return nil, usagef("%s is a folder (allowed: a file, or - for standard input)", name)
 	}
-	if err == nil && info.Mode().IsRegular() && info.Size() > yamlfile.MaxBytes {
-		return nil, usagef("%s is too large (allowed: at most %d bytes)", name, yamlfile.MaxBytes)
-	}
-	text, err := os.ReadFile(name)
+	file, err := os.Open(name)
 	if err != nil {
 		return nil, usagef("%s (allowed: a file that you may read, or - for standard input)", err)
+	}
+	defer file.Close()
+	// A pipe or a device tells no size: no more is read than can be used.
+	text, err := io.ReadAll(io.LimitReader(file, yamlfile.MaxBytes+1))
+	if err != nil {
+		return nil, usagef("%s (allowed: a file that you may read, or - for standard input)", err)
+	}
+	if len(text) > yamlfile.MaxBytes {
+		return nil, usagef("%s is too large (allowed: at most %d bytes)", name, yamlfile.MaxBytes)
 	}
 	return text, nil
 }
