@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/gofrs/flock"
 
@@ -25,8 +26,9 @@ const lockFile = "dev.lock"
 // folder is the locked data folder. Whoever holds its lock knows that every former
 // holder is dead.
 type folder struct {
-	path string
-	lock *flock.Flock
+	path   string
+	lock   *flock.Flock
+	locked fs.FileInfo // the lock's own file; while it is held no other can look the same
 }
 
 // openFolder makes the folder, closes it to others and locks it. Files that are
@@ -50,7 +52,35 @@ func openFolder(path string, p config.Process) (*folder, error) {
 	if !locked {
 		return nil, fmt.Errorf("%w: another holdfast %s has %s; stop it, or give another folder with --data", ErrInUse, p, path)
 	}
-	return &folder{absolute, lock}, nil
+	held, err := os.Stat(lock.Path())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock the data folder: %w", err), lock.Close())
+	}
+	return &folder{absolute, lock, held}, nil
+}
+
+// ErrFolderGone: the data folder was removed or replaced under the process, so
+// nothing that it would acknowledge is durable and another may have its place.
+var ErrFolderGone = errors.New("the data folder is gone")
+
+// lookEvery is how often the folder is looked for.
+const lookEvery = time.Second
+
+// watch ends with [ErrFolderGone] when the locked file is no longer where it was, and
+// with nil when ctx ends.
+func (f *folder) watch(ctx context.Context) error {
+	looks := time.NewTicker(lookEvery)
+	defer looks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-looks.C:
+		}
+		if now, err := os.Stat(f.lock.Path()); errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, f.locked) {
+			return fmt.Errorf("%w: %s was removed or replaced while it was in use; nothing more is acknowledged", ErrFolderGone, f.path)
+		}
+	}
 }
 
 func (f *folder) close() error { return f.lock.Close() }

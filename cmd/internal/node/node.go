@@ -135,7 +135,7 @@ func (n *Node) notReady(ctx context.Context) map[string]string {
 // API answers before, /readyz with 503.
 func (n *Node) Run(ctx context.Context, started func()) error {
 	p := n.parts
-	var fronts []loop
+	fronts := []loop{n.folder.watch}
 	if p.runner != nil {
 		fronts = append(fronts, p.runner.Run)
 	}
