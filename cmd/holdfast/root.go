@@ -36,6 +36,7 @@ func commands(c *cli) []*cobra.Command {
 		newSampleAgent(c),
 		newNATS(c),
 		newReady(c),
+		newClusterDemo(c),
 	}
 }
 

@@ -18,7 +18,7 @@ var Layers = [][]string{
 	{"pkg/launch", "pkg/runner", "pkg/runner/sampleagent", "pkg/client", "pkg/store/internal/subject"},
 	{"pkg/store/memory", "pkg/store/embedded", "pkg/store/mongo", "pkg/queue/nats", "pkg/server", "pkg/metrics", "cmd/internal/yamlfile"},
 	{"pkg/simulate", "cmd/internal/config", "cmd/internal/apply", "examples"},
-	{"cmd/internal/node", "cmd/internal/incident"},
+	{"cmd/internal/node", "cmd/internal/incident", "cmd/internal/clusterdemo"},
 	{"cmd/holdfast"},
 }
 

@@ -21,7 +21,7 @@ const (
 // tried again from where it stopped; it never holds the child.
 type shipping struct {
 	attempt *attempt
-	ctx     context.Context //nolint:containedctx // the attempt's own, without its end
+	ctx     context.Context // the attempt's own, without its end
 	file    *os.File        // nil: nothing is shipped
 	offset  int64
 	piece   []byte

@@ -189,7 +189,7 @@ func until(t *testing.T, s *member, id string, want ...string) api.Run {
 			return false
 		}
 		for _, status := range want {
-			if string(run.Status) == status {
+			if run.Status == status {
 				return true
 			}
 		}
@@ -254,7 +254,7 @@ func TestARunLaunchedAtOneServerIsExecutedByARunnerAndSeenAtAnother(t *testing.T
 			e := <-events
 			seen[e.Type] = true
 			if e.Run != nil {
-				seen[string(e.Run.Status)] = true
+				seen[e.Run.Status] = true
 			}
 		}
 		return seen["run"] && seen["decision"] && seen["capacity"] && seen["queued"] && seen["finished"]

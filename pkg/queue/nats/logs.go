@@ -69,7 +69,7 @@ func (b *Bus) OpenLog(ctx context.Context, run holdfast.RunID, attempt int) (*Lo
 
 // Log is the output of one attempt as far as the queue has it. It is for one reader.
 type Log struct {
-	ctx     context.Context //nolint:containedctx // it is the reader's own life, as of an http.Request
+	ctx     context.Context // the reader's own life, as of an http.Request
 	stream  jetstream.Stream
 	subject string
 	next    uint64 // the sequence that the next chunk has at least
@@ -89,8 +89,8 @@ func (l *Log) more() error {
 		return err
 	}
 	l.next = m.Sequence + 1
-	offset, err := strconv.ParseInt(m.Header.Get(offsetHeader), 10, 64)
-	if err != nil || offset < 0 {
+	offset, invalid := strconv.ParseInt(m.Header.Get(offsetHeader), 10, 64)
+	if invalid != nil || offset < 0 {
 		return nil // none of ours
 	}
 	data := m.Data
