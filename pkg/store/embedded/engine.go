@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"modernc.org/sqlite"
 )
@@ -27,6 +28,8 @@ type file struct {
 	mu      sync.Mutex
 	queue   []*task
 	closing bool
+	broken  error     // of the last batch that failed; nil since one was written after it
+	probed  time.Time // when it was last tried whether the file takes writes again
 
 	wake  chan struct{} // capacity 1: there is something in the queue, or it is closing
 	ended chan struct{} // closed when the writer goroutine has returned
@@ -217,10 +220,14 @@ func (f *file) welcome() {
 func (f *file) commit(batch []*task) error {
 	for {
 		err := f.apply(batch)
+		wrote := f.tx.open
 		if err == nil {
 			err = f.tx.commit()
 		}
 		if err == nil {
+			if wrote {
+				f.note(nil)
+			}
 			if f.hooks.committed != nil {
 				f.hooks.committed()
 			}
@@ -228,6 +235,7 @@ func (f *file) commit(batch []*task) error {
 		}
 		err = errors.Join(err, f.tx.rollback())
 		if f.hooks.failed == nil || !f.hooks.failed(err) {
+			f.note(err)
 			return err
 		}
 	}

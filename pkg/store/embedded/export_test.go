@@ -28,8 +28,13 @@ func Queued(s *Store) int {
 
 // OnWriter runs a statement on the ledger's writing connection, outside of any
 // transaction.
-func OnWriter(s *Store, statement string) error {
-	return s.ledger.file.do(context.Background(), func(t *tx) error {
+func OnWriter(s *Store, statement string) error { return s.ledger.file.onWriter(statement) }
+
+// OnRecordsWriter is [OnWriter] for the records.
+func OnRecordsWriter(s *Store, statement string) error { return s.records.file.onWriter(statement) }
+
+func (f *file) onWriter(statement string) error {
+	return f.do(context.Background(), func(t *tx) error {
 		statement, err := t.conn.Prepare(statement)
 		if err != nil {
 			return err

@@ -12,8 +12,8 @@
 // written by anybody else, because the ledger's open entries are also in memory. The
 // two files are two: nothing rests on a write to both.
 //
-// Reading order: open.go, engine.go (files, the writer, transactions), ledger.go and
-// the ledger_*.go beside it, records.go.
+// Reading order: open.go, engine.go (files, the writer, transactions), health.go,
+// ledger.go and the ledger_*.go beside it, records.go.
 package embedded
 
 import (

@@ -167,10 +167,16 @@ func (t *tx) migrate(schema string) error {
 	if _, err := t.exec(schema); err != nil {
 		return errors.Join(err, t.rollback())
 	}
-	if _, err := t.exec(fmt.Sprintf("PRAGMA user_version = %d", schemaVersion)); err != nil {
+	if err := t.stampVersion(); err != nil {
 		return errors.Join(err, t.rollback())
 	}
 	return t.commit()
+}
+
+// stampVersion writes the file's format into its head.
+func (t *tx) stampVersion() error {
+	_, err := t.exec(fmt.Sprintf("PRAGMA user_version = %d", schemaVersion))
+	return err
 }
 
 // taken says whether a statement failed on a value that must exist only once.
