@@ -195,14 +195,9 @@ func (d *demo) runnerDies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	honest := true
-	for _, id := range lost {
-		run, err := d.a.Run(ctx, id)
-		if err != nil {
-			return err
-		}
-		d.say("run %s is %s: %s", id, run.Status, run.StatusReason)
-		honest = honest && run.Status == "failed_resumable" && run.StatusReason == "lease_lost"
+	honest, err := d.became(ctx, lost, "lease_lost") // the same sweep ends them, after it gave their slots back
+	if err != nil {
+		return err
 	}
 	d.promised(back, "%d slots came back %.1f s after the runner's death; promised: lease + skew + sweep, %v, with %v for this machine", len(lost), took.Seconds(), lease+skew+sweepEvery, slack)
 	d.promised(honest && len(lost) > 0, "the dead runner's runs say what happened: failed_resumable, lease_lost")
@@ -214,24 +209,31 @@ func (d *demo) runnerDies(ctx context.Context) error {
 		return err
 	}
 	d.holders = append(d.without(lost), api.Run{ID: lost[0]})
-	return d.interrupted(ctx, name, lost)
-}
-
-// interrupted waits until a runner that was started again has said what became of its
-// former self's runs.
-func (d *demo) interrupted(ctx context.Context, name string, lost []string) error {
-	_, told, err := eventually(ctx, 10*time.Second, func(ctx context.Context) (bool, error) {
-		for _, id := range lost {
-			run, err := d.a.Run(ctx, id)
-			if err != nil || run.StatusReason != "interrupted" {
-				return false, err
-			}
-		}
-		return true, nil
-	})
 	d.say("runner %s is started again on its folder: it ended what its former self had left running, and says so", name)
+	told, err := d.became(ctx, lost, "interrupted")
 	d.promised(told, "started again, the runner ended the children of its former self and their runs are failed_resumable, interrupted")
 	return err
+}
+
+// became waits until runs are failed_resumable for a reason, and prints them.
+func (d *demo) became(ctx context.Context, ids []string, reason string) (all bool, err error) {
+	said := make([]string, len(ids))
+	_, all, err = eventually(ctx, sweepEvery+slack, func(ctx context.Context) (bool, error) {
+		as := true
+		for i, id := range ids {
+			run, err := d.a.Run(ctx, id)
+			if err != nil {
+				return false, err
+			}
+			said[i] = fmt.Sprintf("run %s is %s: %s", id, run.Status, run.StatusReason)
+			as = as && run.Status == "failed_resumable" && run.StatusReason == reason
+		}
+		return as, nil
+	})
+	for _, line := range said {
+		d.say("%s", line)
+	}
+	return all, err
 }
 
 // without lists the holders that are not among some runs.
