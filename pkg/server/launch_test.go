@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -180,6 +181,18 @@ func TestACapAdmitsExactlyThatManyOfSixtyFourCallersOverHTTP(t *testing.T) {
 		}
 		if n := w.outstanding("team/acme/slots"); n != 0 {
 			t.Fatalf("round %d: %d slots held after all settled", round, n)
+		}
+	}
+}
+
+func TestAHeartbeatBelowASecondIsNeverAnsweredAsZero(t *testing.T) {
+	for heartbeat, want := range map[time.Duration]int64{time.Millisecond: 1, 400 * time.Millisecond: 1, time.Second: 1, 1500 * time.Millisecond: 2, 20 * time.Second: 20} {
+		w := buildBeating(t, heartbeat, nil)
+		w.bot("probe")
+		var run api.Run
+		w.call("acme/member", "POST", "/api/runs", `{"team":"acme","bot":"probe","external":true}`).want(201).into(&run)
+		if run.Lease == nil || run.Lease.HeartbeatEveryS != want {
+			t.Errorf("a heartbeat every %v is answered as %+v, want %d s", heartbeat, run.Lease, want)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (s *Server) withLease(ctx context.Context, run runs.Run) api.Run {
 	out := RunOnWire(run)
 	if run.External && !run.Status.Ended() {
 		lease := s.deps.Launch.LeaseOf(run)
-		out.Lease = &api.Lease{ExpiresAt: utc(lease.ExpiresAt), HeartbeatEveryS: int64(lease.HeartbeatEvery / time.Second)}
+		out.Lease = &api.Lease{ExpiresAt: utc(lease.ExpiresAt), HeartbeatEveryS: wholeSeconds(lease.HeartbeatEvery)}
 		caps, _ := s.deps.Settings.UsageCaps.Lookup(ctx)
 		const percent = holdfast.Whole / 100
 		out.CapPolicy = &api.CapPolicy{FiveHourPercent: int(caps.Cap(holdfast.AxisFiveHour) / percent), WeekPercent: int(caps.Cap(holdfast.AxisWeek) / percent)}

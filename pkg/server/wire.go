@@ -1,6 +1,8 @@
 package server
 
 import (
+	"time"
+
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/api"
 	"github.com/holdfast-io/holdfast/pkg/auth"
@@ -36,6 +38,11 @@ func RunOnWire(r runs.Run) api.Run {
 		out.Links["logs"] = self + "/logs"
 	}
 	return out
+}
+
+// wholeSeconds rounds up: a period below one second is not "never".
+func wholeSeconds(d time.Duration) int64 {
+	return max(1, int64((d+time.Second-1)/time.Second))
 }
 
 // CapacityOnWire is a subject's balance as the API shows it.

@@ -55,6 +55,12 @@ const operatorBearer = "hf_operator-operator-operator-operator-operator"
 // build makes a world; change edits the options before the server is made.
 func build(t *testing.T, change func(*world, *server.Options)) *world {
 	t.Helper()
+	return buildBeating(t, 0, change)
+}
+
+// buildBeating asks external callers for heartbeats that often; zero is the default.
+func buildBeating(t *testing.T, heartbeat time.Duration, change func(*world, *server.Options)) *world {
+	t.Helper()
 	ctx := t.Context()
 	w := &world{t: t, clock: clocktest.New(), queue: &fakeQueue{}, log: &lockedBuffer{}, operator: operatorBearer, bearers: map[string]string{}}
 	db, log := memory.NewRecords(), slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -70,7 +76,7 @@ func build(t *testing.T, change func(*world, *server.Options)) *world {
 	w.broker = server.NewBroker(w.clock)
 	w.launch = must(launch.New(launch.Deps{
 		Ledger: w.ledger, Runs: w.runs, Teams: w.teams, Bots: resolver, Settings: settings, Decisions: recorder, Audit: trail, Queue: w.queue,
-	}, launch.Options{Clock: w.clock, Log: log, Events: launch.Events{
+	}, launch.Options{Clock: w.clock, Log: log, Heartbeat: heartbeat, Events: launch.Events{
 		RunChanged: func(r runs.Run) {
 			run := server.RunOnWire(r)
 			w.broker.Publish(api.Event{Type: server.EventRun, Team: run.Team, Run: &run})
