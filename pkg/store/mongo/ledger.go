@@ -94,8 +94,9 @@ func (l *Ledger) Admit(ctx context.Context, now time.Time, key holdfast.Subject,
 		left[i] = i
 	}
 	var waited time.Duration
+	atOnce := false
 	for round := 0; len(left) > 0; round++ {
-		job := &askJob{waiter: newWaiter(ctx), now: now.UTC().Truncate(time.Millisecond), judge: judge, last: waited >= l.options.AskAgainFor}
+		job := &askJob{waiter: newWaiter(ctx), now: now.UTC().Truncate(time.Millisecond), judge: judge, again: round > 0 && !atOnce, last: waited >= l.options.AskAgainFor}
 		for _, i := range left {
 			job.asks = append(job.asks, asks[i])
 		}
@@ -103,7 +104,8 @@ func (l *Ledger) Admit(ctx context.Context, now time.Time, key holdfast.Subject,
 		if err := l.send(ctx, key, job.waiter, func(n *lane) { n.asks = append(n.asks, job) }); err != nil {
 			return nil, err
 		}
-		open, atOnce := left[:0], true
+		open := left[:0]
+		atOnce = true
 		for n, i := range left {
 			answer := job.answers[n]
 			out[i] = answer.Admission

@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
@@ -46,6 +47,10 @@ func (t *try) requested() int64 { return t.ask.Requested.Int() }
 func (n *lane) admit(jobs []*askJob) {
 	ctx, cancel := n.context()
 	defer cancel()
+	jobs = n.look(ctx, jobs)
+	if len(jobs) == 0 {
+		return
+	}
 	tries := n.tries(jobs)
 	i, err := n.push(ctx, tries)
 	if err != nil {
@@ -89,6 +94,50 @@ func (n *lane) clean(ctx context.Context, i *image) {
 	if len(gone) > 0 {
 		_, _ = n.remove(ctx, gone)
 	}
+}
+
+// look answers asks that are made again by a reading, where that tells already that
+// they would be refused; the others are returned. So who waits for others in flight
+// puts nothing in flight himself.
+func (n *lane) look(ctx context.Context, jobs []*askJob) []*askJob {
+	if !slices.ContainsFunc(jobs, func(j *askJob) bool { return j.again }) {
+		return jobs
+	}
+	i, err := n.ledger.read(ctx, n.reader, bson.D{{Key: fieldClosed, Value: 0}})
+	if err != nil || i == nil {
+		return jobs // the write will say it
+	}
+	n.remember(i)
+	var left []*askJob
+	for _, job := range jobs {
+		if !job.again || !n.lookOne(ctx, i, job) {
+			left = append(left, job)
+			continue
+		}
+		job.finish(nil)
+	}
+	return left
+}
+
+// lookOne judges a job's asks as if they were pushed now, without pushing them; true
+// when all are refused.
+func (n *lane) lookOne(ctx context.Context, i *image, job *askJob) bool {
+	tries := n.tries([]*askJob{job})
+	b, older := newBench(i, nil)
+	n.doubt(b, i, older, job)
+	for _, t := range tries {
+		if i.has(t.ID) != nil || string(t.ID) <= i.top {
+			return false
+		}
+		n.judge(b, t)
+		if t.fate != fateRefused || t.answer.open && job.last {
+			return false
+		}
+	}
+	for _, t := range tries {
+		job.answers[t.at] = t.answer
+	}
+	return true
 }
 
 func finishAll(jobs []*askJob, err error) {
@@ -205,15 +254,7 @@ type bench struct {
 // without what the earlier ones asked and did not get.
 func (n *lane) decide(ctx context.Context, i *image, tries []*try) error {
 	b, older := newBench(i, tries)
-	b.doubt = n.doubts(i, older, tries[0].job)
-	for _, e := range b.doubt.refused {
-		b.state.add(e.Holder, -e.Outstanding().Int())
-		b.open--
-	}
-	b.sure = b.state.clone()
-	for _, e := range b.doubt.flying {
-		b.sure.add(e.Holder, -e.Outstanding().Int())
-	}
+	n.doubt(b, i, older, tries[0].job)
 	var err error
 	if b.closed, err = n.closedBefore(ctx, i, tries); err != nil {
 		return err
@@ -224,6 +265,19 @@ func (n *lane) decide(ctx context.Context, i *image, tries []*try) error {
 		}
 	}
 	return nil
+}
+
+// doubt leaves the entries out that were refused for certain.
+func (n *lane) doubt(b *bench, i *image, older []*entry, job *askJob) {
+	b.doubt = n.doubts(i, older, job)
+	for _, e := range b.doubt.refused {
+		b.state.add(e.Holder, -e.Outstanding().Int())
+		b.open--
+	}
+	b.sure = b.state.clone()
+	for _, e := range b.doubt.flying {
+		b.sure.add(e.Holder, -e.Outstanding().Int())
+	}
 }
 
 // newBench tells the entries of the batch from those before it.

@@ -112,7 +112,7 @@ type plan struct {
 	closes   []replacement // open entries that are closed
 	late     []replacement // recent closes that take a report
 	archived []*entry      // closes of the history that take one: they come back first
-	from     *image
+	from     *image        // what was read for it; nil when all was remembered
 }
 
 // plan works the changes out. Those that change nothing are done with it.
@@ -138,7 +138,7 @@ func (n *lane) plan(ctx context.Context, todo []*change, wrote map[holdfast.Allo
 			p.finish(id)
 			continue
 		}
-		n.work1(p, id, e, archived[id])
+		n.workOut(p, id, e, archived[id])
 	}
 	return p, nil
 }
@@ -150,8 +150,10 @@ func (p *plan) finish(id holdfast.AllocationID) {
 	}
 }
 
-// work1 works out the changes of one entry.
-func (n *lane) work1(p *plan, id holdfast.AllocationID, e *entry, archived bool) {
+// workOut works out the changes of one entry. That they change nothing is known only
+// of an entry that was read: what this process remembers may be old, and only a
+// write's condition would tell.
+func (n *lane) workOut(p *plan, id holdfast.AllocationID, e *entry, archived bool) {
 	r := subject.New(n.key, nil)
 	r.Restore(n.counted.settled, n.counted.outstanding, nil)
 	if e != nil {
@@ -163,7 +165,9 @@ func (n *lane) work1(p *plan, id holdfast.AllocationID, e *entry, archived bool)
 	}
 	now, _ := r.Get(id)
 	if e == nil || same(&e.Allocation, &now) {
-		p.finish(id)
+		if p.from != nil {
+			p.finish(id)
+		}
 		return
 	}
 	after := *e

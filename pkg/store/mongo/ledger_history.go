@@ -18,7 +18,7 @@ import (
 // serves many. It is less than the [subject.RecentKept] that would be allowed: the
 // server writes the whole document at every change, and 200 closes halve the rate of
 // a subject. What is asked or told of a close is answered from the history alike.
-const archiveAt = 24
+const archiveAt = 32
 
 // closedBefore finds the closes of ids that are asked. An id above every one that was
 // ever closed on the subject needs no look: ids are time-ordered, so that is nearly all.

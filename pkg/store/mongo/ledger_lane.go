@@ -87,6 +87,7 @@ type askJob struct {
 	now     time.Time
 	judge   capacityledger.JudgeFunc
 	asks    []capacityledger.Ask
+	again   bool // it was refused before, because of asks in flight
 	last    bool // there is no time to ask again
 	answers []answer
 }

@@ -49,7 +49,7 @@ func atOnce(n int, f func(i int)) {
 // subject that nobody has asked before: all in one process, in two, and each in one of
 // its own.
 func TestFirstAskersOfASubjectAreAdmittedOnce(t *testing.T) {
-	for _, c := range []struct{ processes, rounds int }{{1, 1000}, {2, 200}, {64, 40}} {
+	for _, c := range []struct{ processes, rounds int }{{1, 1000}, {2, 60}, {64, 12}} {
 		t.Run(fmt.Sprintf("%d processes", c.processes), func(t *testing.T) {
 			all := processes(t, c.processes)
 			runs := 0
@@ -192,7 +192,8 @@ func (s several) Repair(ctx context.Context, now time.Time, limit int) (capacity
 // TestSeveralProcessesConform runs rows of the suite with every call going to another
 // process than the one before.
 func TestSeveralProcessesConform(t *testing.T) {
-	skip := map[string]bool{ // these say the same of one process, at length
+	skip := map[string]bool{ // these say the same of one process, at length, or stand above
+		"race: 64 first askers of a new subject, cap 1: exactly one": true, "race: one freed slot is taken once (A6)": true,
 		"race: 64 callers on a cap of N get exactly N, 1,000 times": true, "race: 20,000 asks count 20,000 (A3)": true,
 		"race: eight asks for the last dollar, exactly one (A1)": true, "race: a group of one never runs two (A8)": true,
 		"a subject has at most 5,000 open entries": true, "a total that cannot be counted is an error and moves nothing": true,
@@ -222,7 +223,7 @@ func TestExactlyNOfManyProcesses(t *testing.T) {
 		t.Run(fmt.Sprintf("%d processes", count), func(t *testing.T) {
 			all := processes(t, count)
 			runs := 0
-			for round := range rounds(t, 25) {
+			for round := range rounds(t, 12) {
 				n := int64(1 + (round*7)%40)
 				subject := holdfast.TeamSubject(holdfast.TeamID(fmt.Sprintf("t-%d", round)), holdfast.AxisSlots, "")
 				var granted atomic.Int64
