@@ -149,6 +149,9 @@ func checkServer(ctx context.Context, server *client.Client, settings config.Cli
 		}
 		findings = append(findings, f)
 	}
+	for _, warning := range health.Warnings {
+		findings = append(findings, finding{"warning", verdictWarn, warning, ""})
+	}
 	return findings
 }
 

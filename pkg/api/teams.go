@@ -130,8 +130,11 @@ type AuditEntry struct {
 	Detail string    `json:"detail,omitempty"`
 }
 
-// Health is the answer of /healthz and /readyz.
+// Health is the answer of /healthz and /readyz. Warnings make nobody unready: they
+// are for an operator to look at.
 type Health struct {
 	Status string            `json:"status" enum:"ok,not_ready"`
 	Checks map[string]string `json:"checks,omitempty" doc:"what is not ready, and why"`
+	// Warnings name no team and no amount: the answer needs no token.
+	Warnings []string `json:"warnings,omitempty" doc:"what an operator should look at"`
 }

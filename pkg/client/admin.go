@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -140,9 +141,15 @@ func (c *Client) Audit(ctx context.Context, window Window) (api.Page[api.AuditEn
 	return get[api.Page[api.AuditEntry]](ctx, c, values(window, time.Time{}), "api", "audit")
 }
 
-// Ready asks whether the server is ready; a *[Failed] says what is not.
+// Ready asks whether the server is ready. One that says that it is not is no error:
+// the answer's checks say why.
 func (c *Client) Ready(ctx context.Context) (api.Health, error) {
-	return get[api.Health](ctx, c, nil, "readyz")
+	health, err := get[api.Health](ctx, c, nil, "readyz")
+	var not *notReady
+	if errors.As(err, &not) {
+		return not.health, nil
+	}
+	return health, err
 }
 
 // CheckBudgetFloor says what a policy would do and what is wrong with it; nothing is

@@ -14,6 +14,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 	"time"
 
@@ -196,6 +197,9 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 func problemError(response *http.Response, text []byte) error {
 	var problem api.Problem
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if health, ok := healthIn(response, text); ok {
+		return &notReady{health}
+	}
 	if kind != api.ProblemType || json.Unmarshal(text, &problem) != nil {
 		return &Failed{api.Problem{
 			Title: http.StatusText(response.StatusCode), Status: response.StatusCode,
@@ -218,4 +222,18 @@ func problemError(response *http.Response, text []byte) error {
 		return &InvalidRequest{problem}
 	}
 	return &Failed{problem}
+}
+
+// notReady is the answer of a server that is not; it reaches [Client.Ready] alone.
+type notReady struct{ health api.Health }
+
+func (e *notReady) Error() string { return "the server says " + e.health.Status }
+
+// healthIn is what a server that is not ready says of itself.
+func healthIn(response *http.Response, text []byte) (health api.Health, ok bool) {
+	if response.StatusCode != http.StatusServiceUnavailable || path.Base(response.Request.URL.Path) != "readyz" {
+		return api.Health{}, false
+	}
+	err := json.Unmarshal(text, &health)
+	return health, err == nil && health.Status == "not_ready"
 }

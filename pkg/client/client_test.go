@@ -245,3 +245,18 @@ func TestABrokenEventStreamIsUnreachableAndABadEventIsNot(t *testing.T) {
 		t.Errorf("a bad event is %v", err)
 	}
 }
+
+func TestAServerThatIsNotReadySaysWhyAndIsNoError(t *testing.T) {
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, `{"status":"not_ready","checks":{"ledger":"full"},"warnings":["look"]}`)
+	})
+	health, err := c.Ready(t.Context())
+	if err != nil || health.Status != "not_ready" || health.Checks["ledger"] != "full" || len(health.Warnings) != 1 {
+		t.Errorf("%+v, %v", health, err)
+	}
+	if _, err := serve(t, problem(503, `{"code":"store_unavailable"}`)).Ready(t.Context()); !as[*client.Failed](err) {
+		t.Errorf("an answer that is none of a server's is %v", err)
+	}
+}

@@ -123,6 +123,11 @@ func (m *Metrics) SettingFailed(family string, _ error, served platformcfg.State
 	m.settingFailed.WithLabelValues(family, string(served)).Inc()
 }
 
+// StoreDisagrees counts a subject on which the ledger and the run documents disagree.
+func (m *Metrics) StoreDisagrees(lost launch.Lost) {
+	m.disagreements.WithLabelValues(string(lost)).Inc()
+}
+
 // DecisionsDropped counts decisions that are lost; it fits decisions.Options.
 func (m *Metrics) DecisionsDropped(n int) { m.decisionsDropped.Add(float64(n)) }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/launch"
 )
 
 // Metrics is a registry of its own with every series of a process. All its methods
@@ -29,7 +30,7 @@ type Metrics struct {
 	sweepPasses, sweepQuiet, sweepFailed   prometheus.Counter
 	repaired, archived, fenced             prometheus.Counter
 	decisionsDropped, decisionsFailed      prometheus.Counter
-	refreshFailed                          *prometheus.CounterVec
+	refreshFailed, disagreements           *prometheus.CounterVec
 
 	outstanding, runs    *prometheus.GaugeVec
 	queueDepth, streams  prometheus.Gauge
@@ -100,6 +101,7 @@ func New() *Metrics {
 	m.sweepQuiet = counter("capacity_sweep_quiet_total", "Passes that swept nothing because of a recent start or outage.")
 	m.sweepFailed = counter("capacity_sweep_failed_total", "Passes that could not be finished.")
 	m.repaired = counter("capacity_repaired_total", "Records whose counters differed from their entries and were mended.")
+	m.disagreements = counters("store_disagreements_total", "Subjects of which a start found that the ledger and the run documents disagree, by the store that lost something.", "lost")
 	m.archived = counter("capacity_archived_total", "Closed allocations that moved to the history.")
 
 	m.policyUnavailable = counters("policy_unavailable_total", "Readings of the policy that were stale or never made.", "reader", "arm")
@@ -132,6 +134,9 @@ func (m *Metrics) begin() {
 	}
 	for _, result := range []string{"expired", "extended", "left"} {
 		m.sweptEntries.WithLabelValues(result)
+	}
+	for _, lost := range []launch.Lost{launch.LostLedger, launch.LostRecords} {
+		m.disagreements.WithLabelValues(string(lost))
 	}
 }
 

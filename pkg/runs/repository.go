@@ -221,6 +221,20 @@ func (r *Repository) Walk(ctx context.Context, status Status, visit func(Run) er
 	return r.table.Walk(ctx, q, func(v records.Versioned[Run]) error { return visit(v.Value) })
 }
 
+// WalkSince visits every run of a team that was launched at an instant or later, the
+// oldest first; of all teams when team is empty, from the first on when since is zero.
+// The error of a visit ends the walk and is returned as it is. It reads every one.
+func (r *Repository) WalkSince(ctx context.Context, team holdfast.TeamID, since time.Time, visit func(Run) error) error {
+	q := records.Query{Limit: records.MaxPage}
+	if team != "" {
+		q.Index, q.Equal = indexTeam, string(team)
+	}
+	if !since.IsZero() {
+		q.IDFrom = records.FirstID(since)
+	}
+	return r.table.Walk(ctx, q, func(v records.Versioned[Run]) error { return visit(v.Value) })
+}
+
 // scan is how many runs a walk reads at a time.
 const scan = 200
 

@@ -37,6 +37,22 @@ func TestWhatNeedsNoTokenAnswersWithoutOne(t *testing.T) {
 	w.call("", "GET", "/healthz", "").want(200)
 }
 
+func TestAWarningIsShownAndMakesNobodyUnready(t *testing.T) {
+	missing := map[string]string{}
+	w := build(t, func(_ *world, o *server.Options) {
+		o.Ready = func(context.Context) map[string]string { return missing }
+		o.Warnings = func() []string { return []string{"look at the log"} }
+	})
+	for _, status := range []int{200, 503} {
+		var health api.Health
+		w.call("", "GET", "/readyz", "").want(status).into(&health)
+		if !slices.Equal(health.Warnings, []string{"look at the log"}) {
+			t.Errorf("%d shows %+v", status, health)
+		}
+		missing["queue"] = "away"
+	}
+}
+
 func TestMetricsNeedTheirTokenFromElsewhere(t *testing.T) {
 	w := build(t, func(_ *world, o *server.Options) {
 		o.MetricsToken = "scrape-me"

@@ -34,11 +34,14 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	if s.options.Ready != nil {
 		missing = s.options.Ready(r.Context())
 	}
-	if len(missing) == 0 {
-		_ = writeJSON(w, http.StatusOK, api.Health{Status: "ok"})
-		return
+	status, health := http.StatusOK, api.Health{Status: "ok"}
+	if len(missing) > 0 {
+		status, health = http.StatusServiceUnavailable, api.Health{Status: "not_ready", Checks: missing}
 	}
-	_ = writeJSON(w, http.StatusServiceUnavailable, api.Health{Status: "not_ready", Checks: missing})
+	if s.options.Warnings != nil {
+		health.Warnings = s.options.Warnings()
+	}
+	_ = writeJSON(w, status, health)
 }
 
 // metrics is open to this machine, and to others with the metrics token.

@@ -60,6 +60,8 @@ type Options struct {
 	Logs func(ctx context.Context, run holdfast.RunID) (LogFile, error)
 	// Ready says what is not ready, by name; empty is ready. nil: always ready.
 	Ready func(ctx context.Context) map[string]string
+	// Warnings are shown by /readyz to anybody, and change nothing else. nil: none.
+	Warnings func() []string
 	// Metrics answers /metrics; nil: there is no such page. MetricsToken opens it to
 	// callers that are not on loopback; empty: nobody else.
 	Metrics      http.Handler

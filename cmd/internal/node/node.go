@@ -3,7 +3,8 @@
 // has no rules.
 //
 // Reading order: core.go (what every server is made of, and how it ends); node.go and
-// parts.go (one machine), folder.go (the lock of a folder, the operator's token);
+// parts.go (one machine), folder.go (the lock of a folder, the operator's token),
+// stores.go (whether its stores are sound);
 // server.go, health.go (readiness) and relay.go (what servers tell each other),
 // runner.go; observe.go and watched.go (who is told what).
 package node
@@ -37,6 +38,7 @@ type Node struct {
 	parts    *parts
 	token    string
 	ready    atomic.Bool
+	warnings []string // found by the opening
 }
 
 // Open locks the folder, takes the port, opens the stores and the queue, and puts
@@ -62,13 +64,17 @@ func Open(ctx context.Context, o Options) (n *Node, err error) {
 	if err != nil {
 		return n, fmt.Errorf("end what a former process left running: %w", err)
 	}
-	if n.parts, err = openParts(ctx, n.folder.path, o, n.notReady); err != nil {
+	if n.parts, err = openParts(ctx, n.folder.path, o, n); err != nil {
 		return n, err
 	}
 	if n.token, err = n.folder.operatorToken(ctx, n.parts.tokens); err != nil {
 		return n, err
 	}
-	return n, n.recover(ctx, leftovers)
+	if err = n.recover(ctx, leftovers); err != nil {
+		return n, err
+	}
+	n.crossCheck(ctx)
+	return n, nil
 }
 
 // ErrPortInUse: somebody else listens on the address.
@@ -111,24 +117,6 @@ func (n *Node) URL() string { return "http://" + n.listener.Addr().String() }
 
 // Token is the operator's bearer token.
 func (n *Node) Token() string { return n.token }
-
-// notReady says what is not ready; it is what /readyz asks.
-func (n *Node) notReady(ctx context.Context) map[string]string {
-	problems := map[string]string{}
-	if !n.ready.Load() {
-		problems["dev"] = "starting or ending"
-	}
-	if _, err := n.parts.ledger.Subjects(ctx, "", 1); err != nil {
-		problems["ledger"] = err.Error()
-	}
-	if _, err := n.parts.teams.All(ctx); err != nil {
-		problems["records"] = err.Error()
-	}
-	if !n.parts.bus.Connected() {
-		problems["queue"] = "the embedded queue does not answer"
-	}
-	return problems
-}
 
 // Run serves until the context ends, then ends the children, applies their reports
 // and returns nil, within ten seconds. started is called once everything runs; the

@@ -28,9 +28,14 @@ type parts struct {
 	runner *runner.Runner
 }
 
-// openParts opens the stores and the queue and builds everything above them. ready is
-// asked by /readyz.
-func openParts(ctx context.Context, dir string, o Options, ready func(context.Context) map[string]string) (p *parts, err error) {
+// readiness is what /readyz asks.
+type readiness interface {
+	notReady(ctx context.Context) map[string]string
+	warned() []string
+}
+
+// openParts opens the stores and the queue and builds everything above them.
+func openParts(ctx context.Context, dir string, o Options, ready readiness) (p *parts, err error) {
 	p = &parts{}
 	defer func() {
 		if err != nil {
@@ -48,8 +53,8 @@ func openParts(ctx context.Context, dir string, o Options, ready func(context.Co
 	p.core, err = newCore(ctx, o, w, base{
 		stores: Stores{Ledger: p.store.Ledger(), Records: p.store.Records()}, bus: p.bus,
 		serving: server.Options{
-			Ready: ready,
-			Logs:  func(_ context.Context, run holdfast.RunID) (server.LogFile, error) { return openLog(dir, run) },
+			Ready: ready.notReady, Warnings: ready.warned,
+			Logs: func(_ context.Context, run holdfast.RunID) (server.LogFile, error) { return openLog(dir, run) },
 		},
 	})
 	if err != nil {

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-io/holdfast/cmd/internal/config"
+	"github.com/holdfast-io/holdfast/pkg/client"
+)
+
+func TestDoctorShowsWhatAServerSaysOfItself(t *testing.T) {
+	for name, test := range map[string]struct {
+		status int
+		body   string
+		want   []finding
+	}{
+		"ready with a warning": {200, `{"status":"ok","warnings":["look at the log"]}`, []finding{
+			{"ready", verdictOK, "the server is ready: its stores and its queue answer", ""}, {"warning", verdictWarn, "look at the log", ""},
+		}},
+		"not ready": {503, `{"status":"not_ready","checks":{"ledger":"the disk is full"}}`, []finding{
+			{"ready", verdictFail, "the server says not_ready", "the lines below say what is missing"}, {"ledger", verdictFail, "the disk is full", "the server's log says more"},
+		}},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(test.status)
+			_, _ = io.WriteString(w, test.body)
+		}))
+		t.Cleanup(server.Close)
+		c, err := client.New(server.URL, "", client.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		findings := checkServer(t.Context(), c, config.Client{URL: server.URL})
+		if diff := cmp.Diff(test.want, findings[1:]); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+}
