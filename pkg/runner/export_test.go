@@ -28,3 +28,12 @@ func Survivors(dir string) ([]int, error) {
 	}
 	return slices.Collect(maps.Keys(found)), nil
 }
+
+// Marked are the living processes that were started with this report file.
+func Marked(report string) ([]int, error) {
+	found, err := match(nil, []byte("\x00"+reportVariable+"="+report+"\x00"))
+	return slices.Collect(maps.Keys(found)), err
+}
+
+// PID is the watcher's process.
+func (w *Watcher) PID() int { return w.pid }

@@ -29,6 +29,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case runner.ChildArgument:
 			os.Exit(runner.ChildMain(os.Args[2:]))
+		case runner.WatchArgument:
+			os.Exit(runner.WatchMain())
 		case "agent":
 			os.Exit(agent(os.Args[2:]))
 		case "doomed-runner":
@@ -37,6 +39,8 @@ func TestMain(m *testing.M) {
 			doomedBusy(os.Args[2])
 		case "doomed-start":
 			doomedStart(os.Args[2], os.Args[3])
+		case "doomed-watched":
+			doomedWatched(os.Args[2], os.Args[3])
 		}
 	}
 	goleak.VerifyTestMain(m)

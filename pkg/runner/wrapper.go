@@ -49,18 +49,27 @@ func ChildMain(args []string) int {
 // closeOnExec keeps every descriptor beyond the three streams from the command: the
 // two pipes, and what whoever started this program left open for it.
 func closeOnExec() {
+	for _, fd := range descriptors() {
+		syscall.CloseOnExec(fd)
+	}
+}
+
+// descriptors are those beyond the three streams that are open, or may be.
+func descriptors() []int {
+	var open []int
 	entries, err := os.ReadDir("/dev/fd")
 	if err != nil {
 		for fd := goDescriptor; fd < 1024; fd++ {
-			syscall.CloseOnExec(fd)
+			open = append(open, fd)
 		}
-		return
+		return open
 	}
 	for _, e := range entries {
 		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= goDescriptor {
-			syscall.CloseOnExec(fd)
+			open = append(open, fd)
 		}
 	}
+	return open
 }
 
 // gate is the parent's side of the two pipes.
