@@ -73,7 +73,13 @@ and appends lines like {"cost_usd": 0.12} to the file that HOLDFAST_REPORT names
 The command's exit code is passed through. Three more say why it did not run, or not to
 its end: 120 refused by the gate, 121 server unreachable at the start, 122 stopped because
 the allowance was spent, the run was cancelled, or the server was out of reach for so long
-that the capacity may be somebody else's. --status-file says which it was.`,
+that the capacity may be somebody else's. --status-file says which it was.
+
+When exec itself is killed, also with kill -9, the command and what it started are ended at
+once: nobody would renew what they hold. The lease then gives the capacity back.
+
+--wait-for asks again after a second, then after ever longer pauses, up to what the server
+says; after a refusal of the launch rate or of a maintenance, when the server says so.`,
 		Example: `  holdfast exec --team web --bot review-pr -- make test
   holdfast exec --team web --bot feature-dev --budget 2 --wait-for 30m -- ./agent.sh
   holdfast exec --team web --bot review-pr --on-unreachable run --status-file status.json -- make test`,
@@ -258,11 +264,12 @@ func (e *execution) environment(run api.Run, report string) []string {
 }
 
 // start starts the command on this process' own streams. A terminal is handed over,
-// so that the command can read from it and Ctrl-C reaches it.
-func (e *execution) start(run api.Run, report string, spent func(*runner.Child, holdfast.MicroUSD)) (*runner.Child, error) {
+// so that the command can read from it and Ctrl-C reaches it. started is told the
+// process; nil is allowed.
+func (e *execution) start(run api.Run, report string, started func(runner.Process) error, spent func(*runner.Child, holdfast.MicroUSD)) (*runner.Child, error) {
 	spec := runner.Spec{
 		Argv: e.argv, Env: e.environment(run, report), Stdin: e.c.stdin, Stdout: e.c.stdout, Stderr: e.c.stderr,
-		ReportFile: report, OnSpend: spent,
+		ReportFile: report, OnSpend: spent, Started: started,
 	}
 	if input, isFile := e.c.stdin.(*os.File); isFile && e.c.foreground(input) {
 		spec.Terminal = input

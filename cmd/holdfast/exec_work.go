@@ -25,6 +25,8 @@ import (
 const (
 	// stopGrace is between TERM and KILL of a command that is stopped.
 	stopGrace = 5 * time.Second
+	// killedGrace is the same for the command of a killed exec, which nobody renews.
+	killedGrace = 2 * time.Second
 	// settlePatience bounds how long the end of a run is reported for; after it the
 	// lease gives the capacity back.
 	settlePatience = 20 * time.Second
@@ -62,7 +64,7 @@ func (e *execution) work(ctx context.Context, run api.Run, signals <-chan os.Sig
 	if err := e.note(execStatus{Outcome: "running", Run: run.ID, BudgetUSD: run.BudgetUSD, Unheld: !admitted}); err != nil {
 		fmt.Fprintf(e.c.stderr, "holdfast: --status-file: %s\n", err)
 	}
-	child, err := e.start(run, report, func(child *runner.Child, spent holdfast.MicroUSD) {
+	watcher, child, err := e.startWatched(run, report, func(child *runner.Child, spent holdfast.MicroUSD) {
 		if spent >= run.BudgetUSD {
 			child.Stop(queue.EndBudget, stopGrace)
 		}
@@ -73,6 +75,7 @@ func (e *execution) work(ctx context.Context, run api.Run, signals <-chan os.Sig
 	watch := &watch{e: e, run: run, child: child, signals: signals}
 	watch.until(ctx)
 	result := child.Wait()
+	watcher.Dismiss()
 	status := watch.status(result)
 	if !admitted {
 		status.Unheld = true
@@ -83,6 +86,29 @@ func (e *execution) work(ctx context.Context, run api.Run, signals <-chan os.Sig
 	status.Settled = err == nil
 	e.sayWhatCameBack(run, status, outcome, answer, err)
 	return e.end(status, nil)
+}
+
+// startWatched starts the command and, before it, who ends it when this process is
+// killed. A command without an admission holds nothing and is not watched. After an
+// error nothing runs.
+func (e *execution) startWatched(run api.Run, report string, spent func(*runner.Child, holdfast.MicroUSD)) (*runner.Watcher, *runner.Child, error) {
+	if run.ID == "" {
+		child, err := e.start(run, report, nil, spent)
+		return nil, child, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	watcher, err := runner.StartWatcher(runner.Watch{Program: self, Report: report, Grace: killedGrace})
+	if err != nil {
+		return nil, nil, err
+	}
+	child, err := e.start(run, report, watcher.Over, spent)
+	if err != nil {
+		watcher.Dismiss()
+	}
+	return watcher, child, err
 }
 
 // notStarted gives everything back for a command that could not be started.

@@ -27,7 +27,8 @@ func newLaunch(c *cli) *cobra.Command {
 and its dollars from now on, and is queued for a runner.
 
 With --wait-for it keeps asking until it is admitted, as long as asking again can
-help. With --wait it stays until the run has ended; exit code 1 says that the run
+help: after a second, then after ever longer pauses, up to what the server says; after
+a refusal of the launch rate or of a maintenance, when the server says so. With --wait it stays until the run has ended; exit code 1 says that the run
 did not finish.`,
 		Example: `  holdfast launch review-pr --team web
   holdfast launch review-pr --team web --repo acme/widgets --budget 1.50 --wait

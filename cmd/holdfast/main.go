@@ -15,6 +15,9 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == runner.ChildArgument {
 		os.Exit(runner.ChildMain(os.Args[2:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == runner.WatchArgument {
+		os.Exit(runner.WatchMain())
+	}
 	c := &cli{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(),
 		stdoutTerminal: term.IsTerminal(int(os.Stdout.Fd())),

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,9 +21,9 @@ import (
 )
 
 // TestMain lets the test binary be the program: as "holdfast" in scripts, and as the
-// child wrapper and the sample agent that an in-process runner starts.
+// child wrapper, the watcher and the sample agent that this process starts.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == runner.ChildArgument || os.Args[1] == "sample-agent") {
+	if len(os.Args) > 1 && slices.Contains([]string{runner.ChildArgument, runner.WatchArgument, "sample-agent"}, os.Args[1]) {
 		main()
 		return
 	}

@@ -8,16 +8,24 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/client"
 )
 
-// The pauses between two asks. A refusal says how long to wait, but capacity also
-// comes back early (a run ends, an operator lends a reserve out), so no pause is
-// longer than maxPause.
+// The pauses between two asks. What a refusal for want of capacity says about when to
+// ask again is a guess: a run may end at any moment, an operator lend a reserve out.
+// So the pauses begin short, each is half as long again as the one before, and the
+// server's Retry-After only bounds them: what comes back is found after at most about
+// half the time that was waited already. What else says no knows when it will not
+// any more (the launch rate its next token, a maintenance its end, a server that
+// could not tell its own load): that Retry-After is slept as it is, since asking
+// earlier is in vain. No pause is longer than maxPause.
 const (
 	firstPause = time.Second
 	maxPause   = 30 * time.Second
 )
+
+func longer(pause time.Duration) time.Duration { return min(pause+pause/2, maxPause) }
 
 // progress is one line on the terminal that is written over and over. In a pipe it
 // writes nothing; what a reader of a log must know is [progress.tell].
@@ -72,19 +80,21 @@ func askUntil[T any](ctx context.Context, c *cli, span time.Duration, ask func(c
 		if err == nil || ctx.Err() != nil {
 			return answer, err
 		}
-		again, hint, why := worthAsking(err, answered)
+		again, hint, exact, why := worthAsking(err, answered)
 		answered = answered || !errors.Is(err, client.ErrUnreachable)
 		left := span - c.clock().Sub(started)
 		if !again || left <= 0 {
 			return answer, err
 		}
-		next := pause
-		if hint > 0 {
-			next = hint
-		} else {
-			pause = min(2*pause, maxPause)
+		next := min(hint, maxPause)
+		if !exact || hint <= 0 {
+			next = min(time.Duration(float64(pause)*(0.8+0.4*c.random())), maxPause)
+			if hint > 0 {
+				next = min(next, hint)
+			}
+			pause = longer(pause)
 		}
-		next = min(time.Duration(float64(min(next, maxPause))*(0.8+0.4*c.random())), left)
+		next = min(next, left)
 		line.tell("waiting for up to %s: %s", showSpan(span), why)
 		line.show("waiting: %s; asked %d times, giving up in %s", why, tries, showSpan(left))
 		if err := c.sleep(ctx, next); err != nil {
@@ -94,8 +104,9 @@ func askUntil[T any](ctx context.Context, c *cli, span time.Duration, ask func(c
 }
 
 // worthAsking says whether asking again can help, how long the server wants to be
-// left alone, and why it is waited.
-func worthAsking(err error, answered bool) (again bool, pause time.Duration, why string) {
+// left alone (zero: it did not say), whether it knows that or guesses, and why it is
+// waited.
+func worthAsking(err error, answered bool) (again bool, hint time.Duration, exact bool, why string) {
 	var refused *client.Refused
 	var failed *client.Failed
 	switch {
@@ -104,11 +115,16 @@ func worthAsking(err error, answered bool) (again bool, pause time.Duration, why
 		if refused.Problem.Subject != "" {
 			why += " on " + refused.Problem.Subject
 		}
-		return refused.Retryable(), refused.RetryAfter(), why
+		switch holdfast.DenyReason(refused.Problem.Reason) {
+		case holdfast.DenyLaunchRate, holdfast.DenyMaintenance:
+			exact = true
+		default: // capacity: what comes back comes back unannounced
+		}
+		return refused.Retryable(), refused.RetryAfter(), exact, why
 	case errors.As(err, &failed) && failed.Problem.Status == http.StatusServiceUnavailable:
-		return true, time.Duration(failed.Problem.RetryAfterS) * time.Second, strings.ToLower(failed.Problem.Title)
+		return true, time.Duration(failed.Problem.RetryAfterS) * time.Second, true, strings.ToLower(failed.Problem.Title)
 	case errors.Is(err, client.ErrUnreachable):
-		return answered, 0, "the server cannot be reached"
+		return answered, 0, false, "the server cannot be reached"
 	}
-	return false, 0, ""
+	return false, 0, false, ""
 }

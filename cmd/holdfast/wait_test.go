@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,12 @@ func standing() (*cli, *[]time.Duration) {
 
 func no(retryable bool, after int64) error {
 	return &client.Refused{Problem: api.Problem{Status: 429, Reason: "concurrency_cap_exceeded", Subject: "team/web/slots", Retryable: &retryable, RetryAfterS: after}}
+}
+
+// rate is a refusal that knows when it ends.
+func rate(reason string, after int64) error {
+	yes := true
+	return &client.Refused{Problem: api.Problem{Status: 429, Reason: reason, Retryable: &yes, RetryAfterS: after}}
 }
 
 var (
@@ -66,16 +73,18 @@ func TestAskingAgainHappensOnlyWhereItCanHelp(t *testing.T) {
 	}{
 		{"admitted at once", time.Minute, []error{nil}, 1, nil, nil},
 		{"without --wait-for it asks once", 0, []error{no(true, 1), nil}, 1, nil, no(true, 1)},
-		{"the server's Retry-After is kept", time.Minute, []error{no(true, 7), no(true, 3), nil}, 3, []time.Duration{7 * s, 3 * s}, nil},
-		{"without one the pauses double", time.Minute, []error{no(true, 0), no(true, 0), no(true, 0), nil}, 4, []time.Duration{s, 2 * s, 4 * s}, nil},
-		{"a long Retry-After is not slept through", time.Hour, []error{no(true, 86_400), nil}, 2, []time.Duration{maxPause}, nil},
+		{"a full slot is asked for soon, and ever more rarely", time.Minute, []error{no(true, 30), no(true, 30), no(true, 30), nil}, 4, []time.Duration{s, 3 * s / 2, 9 * s / 4}, nil},
+		{"never later than the server says", time.Minute, []error{no(true, 2), no(true, 2), no(true, 2), no(true, 2), nil}, 5, []time.Duration{s, 3 * s / 2, 2 * s, 2 * s}, nil},
+		{"the pauses grow where the server says nothing", time.Minute, []error{rate("monthly_cost_cap_exceeded", 0), rate("monthly_cost_cap_exceeded", 0), nil}, 3, []time.Duration{s, 3 * s / 2}, nil},
+		{"the launch rate knows its next token", time.Minute, []error{rate("launch_rate_limited", 7), rate("launch_rate_limited", 3), nil}, 3, []time.Duration{7 * s, 3 * s}, nil},
+		{"a maintenance is not slept through", time.Hour, []error{rate("maintenance", 86_400), nil}, 2, []time.Duration{maxPause}, nil},
 		{"a refusal that nothing can mend is final", time.Minute, []error{no(false, 1), nil}, 1, nil, no(false, 1)},
 		{"a store that could not tell is asked again", time.Minute, []error{errBusy, nil}, 2, []time.Duration{2 * s}, nil},
 		{"any other failure is final", time.Minute, []error{errSick, nil}, 1, nil, errSick},
 		{"a bad request is final", time.Minute, []error{errBad, nil}, 1, nil, errBad},
 		{"a server that never answered is final", time.Minute, []error{errGone, nil}, 1, nil, errGone},
-		{"a server that answered before may restart", time.Minute, []error{no(true, 1), errGone, nil}, 3, []time.Duration{s, s}, nil},
-		{"the last answer is the answer when time is up", 5 * s, []error{no(true, 2)}, 4, []time.Duration{2 * s, 2 * s, s}, no(true, 2)},
+		{"a server that answered before may restart", time.Minute, []error{no(true, 1), errGone, nil}, 3, []time.Duration{s, 3 * s / 2}, nil},
+		{"the last answer is the answer when time is up", 5 * s, []error{no(true, 2)}, 5, []time.Duration{s, 3 * s / 2, 2 * s, s / 2}, no(true, 2)},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -92,13 +101,40 @@ func TestAskingAgainHappensOnlyWhereItCanHelp(t *testing.T) {
 	}
 }
 
-func TestPausesAreSpreadByAFifthEitherWay(t *testing.T) {
-	for random, want := range map[float64]time.Duration{0: 8 * time.Second, 0.5: 10 * time.Second, 1: 12 * time.Second} {
+func TestPausesAreSpreadByAFifthEitherWayButNeverBeyondWhatTheServerSays(t *testing.T) {
+	const ms = time.Millisecond
+	for _, row := range []struct {
+		random float64
+		err    error
+		want   time.Duration
+	}{
+		{0, no(true, 30), 800 * ms}, {0.5, no(true, 30), 1000 * ms}, {1, no(true, 30), 1200 * ms}, {1, no(true, 0), 1200 * ms},
+		{1, no(true, 1), 1000 * ms}, {0, rate("launch_rate_limited", 10), 10_000 * ms}, {1, rate("launch_rate_limited", 10), 10_000 * ms},
+	} {
 		c, slept := standing()
-		c.jitter = func() float64 { return random }
+		c.jitter = func() float64 { return row.random }
 		tries := 0
-		if _, err := askUntil(t.Context(), c, time.Minute, asking(&tries, no(true, 10), nil)); err != nil || len(*slept) != 1 || (*slept)[0] != want {
-			t.Errorf("at %v it slept %v, want %v (%v)", random, *slept, want, err)
+		if _, err := askUntil(t.Context(), c, time.Minute, asking(&tries, row.err, nil)); err != nil || len(*slept) != 1 || (*slept)[0] != row.want {
+			t.Errorf("at %v after %v it slept %v, want %v (%v)", row.random, row.err, *slept, row.want, err)
+		}
+	}
+}
+
+// TestASlotThatComesBackIsFoundSoon: whenever it comes back, it is found after at most
+// another half of the time that was waited and a second, and no pause is too long.
+func TestASlotThatComesBackIsFoundSoon(t *testing.T) {
+	for _, freed := range []time.Duration{1500 * time.Millisecond, 10 * time.Second, time.Minute, 20 * time.Minute} {
+		c, slept := standing()
+		started := c.clock()
+		_, err := askUntil(t.Context(), c, time.Hour, func(context.Context) (string, error) {
+			if c.clock().Sub(started) < freed {
+				return "", no(true, 30)
+			}
+			return "admitted", nil
+		})
+		late := c.clock().Sub(started) - freed
+		if err != nil || late > min(freed/2+time.Second, maxPause) || slices.Max(*slept) > maxPause {
+			t.Errorf("a slot that is free after %v was found %v later, after %v (%v)", freed, late, *slept, err)
 		}
 	}
 }
