@@ -44,10 +44,10 @@ stop() {
   die "process $pid does not end"
 }
 
-# stop_instance: both processes. FerretDB keeps nothing; PostgreSQL recovers what a
-# quick end leaves when it is started on the same data again.
+# stop_instance: both processes. FerretDB keeps nothing; PostgreSQL writes what it has
+# before it ends.
 stop_instance() {
   stop "$gate_pid" "$engine_cache/bin/ferretdb" KILL
-  stop "$base_pid" "$data" QUIT
+  stop "$base_pid" "$data" INT
   rm -f "$gate_pid" "$uri_file"
 }

@@ -1,0 +1,161 @@
+package mongo_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/capacityledger"
+	"github.com/holdfast-io/holdfast/pkg/store/mongo"
+)
+
+// inFlight records an ask that its process has not judged yet.
+func (p *process) inFlight(ask capacityledger.Ask) {
+	p.t.Helper()
+	if err := mongo.PushAs(p.t.Context(), p.store, ask); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// confirm renews an allocation as its run does.
+func (p *process) confirm(ask capacityledger.Ask) {
+	p.t.Helper()
+	if _, _, err := p.ledger.Renew(p.t.Context(), ask.ID, capacityledger.Renewal{Attempt: 1, Sequence: 1, Expires: p.clock.Now().Add(time.Minute)}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func TestAnAskInFlightThatCannotHaveBeenGrantedDoesNotCount(t *testing.T) {
+	both := processes(t, 2)
+	mine, other := both[0], both[1]
+	first := ask(1, slots, feature, 3, 1)
+	other.gets(first, 1)
+	other.confirm(first)
+	other.inFlight(ask(2, slots, feature, 1, 1)) // under a cap that is full: it is being refused
+	mine.gets(ask(3, slots, review, 3, 1), 1)
+	mine.gets(ask(4, slots, review, 3, 1), 1)
+	mine.gets(ask(5, slots, review, 3, 1), 0)
+}
+
+func TestOfAsksInFlightTogetherNotMoreCountThanFit(t *testing.T) {
+	both := processes(t, 2)
+	mine, other := both[0], both[1]
+	withheld := reserved(slots, review, 2)
+	for n := range 10 {
+		other.inFlight(ask(1+n, slots, []holdfast.Identity{feature, holdfast.PlatformBot("docs")}[n%2], 3, 1, withheld))
+	}
+	mine.gets(ask(11, slots, review, 3, 1, withheld), 1)
+	mine.gets(ask(12, slots, review, 3, 1, withheld), 1)
+	mine.gets(ask(13, slots, feature, 3, 1, withheld), 0) // one of the ten may have the third
+	mine.gets(ask(14, slots, review, 3, 1, withheld), 0)
+
+	usd := reserved(dollars, review, 30)
+	for n := range 5 {
+		other.inFlight(ask(20+n, dollars, feature, 50, 15, usd))
+	}
+	mine.gets(ask(30, dollars, review, 50, 30, usd), 30)
+	mine.gets(ask(31, dollars, review, 50, 10, usd), 0)
+}
+
+func TestAskOnOtherTermsIsCountedAsItIs(t *testing.T) {
+	both := processes(t, 2)
+	for n := range 3 {
+		both[1].inFlight(ask(1+n, slots, feature, 3, 1))
+	}
+	both[0].gets(ask(9, slots, review, 4, 1), 1)
+	both[0].gets(ask(10, slots, review, 4, 1), 0)
+}
+
+func TestAfterAnOverspendAsksOfBeforeAreCountedAsTheyAre(t *testing.T) {
+	both := processes(t, 2)
+	mine, other := both[0], both[1]
+	granted := ask(2, dollars, feature, 50, 10)
+	spender := ask(1, dollars, review, 50, 40)
+	other.gets(spender, 40)
+	other.inFlight(granted) // fits, so it may have been granted
+	if _, _, err := other.ledger.Renew(t.Context(), spender.ID, capacityledger.Renewal{Attempt: 1, Sequence: 1, Spent: holdfast.AmountOf(holdfast.UnitUSD, 45), Expires: other.clock.Now().Add(time.Minute)}); err != nil {
+		t.Fatal(err)
+	}
+	// With 45 spent it would not fit any more, but it was judged before that: 55 are held.
+	mine.gets(ask(3, dollars, feature, 57, 5), 2)
+	mine.gets(ask(4, dollars, feature, 57, 5), 0)
+	mine.holds(dollars, 45, 12)
+	// An ask of after it, and after a launch lease, is judged by what it met again.
+	mine.clock.Advance(31 * time.Second)
+	late := ask(5, dollars, feature, 57, 5)
+	mine.inFlight(late)
+	if _, err := mine.ledger.Release(t.Context(), ask(3, dollars, feature, 57, 5).ID); err != nil {
+		t.Fatal(err)
+	}
+	mine.gets(ask(6, dollars, feature, 57, 9), 0) // the late one may have it now
+}
+
+func TestARefusalThatRestsOnAsksInFlightIsAskedAgain(t *testing.T) {
+	both := processes(t, 2)
+	mine, other := both[0], both[1]
+	blocking := ask(1, slots, feature, 1, 1)
+	other.inFlight(blocking)
+	done := make(chan error, 1)
+	go func() {
+		time.Sleep(40 * time.Millisecond) // the asker has its 250 ms; however late this is, it must not be refused for nothing before
+		done <- mongo.TakeBack(t.Context(), other.store, blocking.ID)
+	}()
+	_, denial, err := mine.ledger.Reserve(t.Context(), ask(2, slots, review, 1, 1))
+	if taken := <-done; err != nil || taken != nil {
+		t.Fatal(err, taken)
+	}
+	if denial.Denied() { // a slow machine: the wait was over before the other was back
+		mine.gets(ask(2, slots, review, 1, 1), 1)
+	}
+	mine.holds(slots, 0, 1)
+	mine.gets(ask(3, slots, review, 1, 1), 0)
+}
+
+func TestAReplayInAnotherProcessIsTheSameAsk(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		prepare func(other *process, a capacityledger.Ask)
+		ask     capacityledger.Ask
+		want    int64
+		err     error
+	}{
+		{"of what was granted and confirmed", func(p *process, a capacityledger.Ask) { p.gets(a, 1); p.confirm(a) }, ask(2, slots, feature, 3, 1), 1, nil},
+		{"of what was granted", func(p *process, a capacityledger.Ask) { p.gets(a, 1) }, ask(2, slots, feature, 3, 1), 1, nil},
+		{"of what was granted in part", func(p *process, a capacityledger.Ask) { p.gets(a, 5) }, ask(2, dollars, feature, 5, 9), 5, nil},
+		{"of what was left undecided and fits", func(p *process, a capacityledger.Ask) { p.inFlight(a) }, ask(2, slots, feature, 3, 1), 1, nil},
+		{"of what was left undecided and fits in part", func(p *process, a capacityledger.Ask) { p.inFlight(a) }, ask(2, dollars, feature, 5, 9), 5, nil},
+		{"of what was left undecided and cannot have been granted", func(p *process, a capacityledger.Ask) {
+			first := ask(1, slots, review, 1, 1)
+			p.gets(first, 1)
+			p.confirm(first)
+			p.inFlight(a)
+		}, ask(2, slots, feature, 1, 1), 0, nil},
+		{"of what was left undecided behind another such", func(p *process, a capacityledger.Ask) {
+			p.inFlight(ask(1, slots, review, 1, 1))
+			p.inFlight(a)
+		}, ask(2, slots, feature, 1, 1), 0, capacityledger.ErrUnavailable},
+		{"of what was closed", func(p *process, a capacityledger.Ask) {
+			p.gets(a, 1)
+			if _, err := p.ledger.Release(p.t.Context(), a.ID); err != nil {
+				p.t.Fatal(err)
+			}
+		}, ask(2, slots, feature, 3, 1), 0, capacityledger.ErrClosed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			both := processes(t, 2)
+			c.prepare(both[1], c.ask)
+			for range 2 {
+				a, denial, err := both[0].ledger.Reserve(t.Context(), c.ask)
+				if !errors.Is(err, c.err) || denial.Denied() != (c.want == 0 && c.err == nil) || a.Amount.Int() != c.want {
+					t.Fatalf("it got %d (%s), %v; want %d, %v", a.Amount.Int(), denial.Public, err, c.want, c.err)
+				}
+			}
+			if c.want > 0 {
+				key, _ := c.ask.ID.Subject()
+				both[0].holds(key, 0, c.want)
+				both[1].gets(c.ask, c.want) // and so says the process that had it
+			}
+		})
+	}
+}
