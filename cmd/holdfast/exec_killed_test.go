@@ -41,7 +41,8 @@ func TestNothingRunsOnWhenExecIsKilled(t *testing.T) {
 	command.Args[0] = "holdfast" // which TestMain makes of it
 	command.Env = append(os.Environ(), "HOLDFAST_URL="+server.URL, "HOLDFAST_TOKEN=hf_secret")
 	var output strings.Builder
-	command.Stdout, command.Stderr = &output, &output // a pipe: Wait returns when nobody holds it any more
+	command.Stdout, command.Stderr = &output, &output // a pipe: Wait returns when nobody holds it any more, or then
+	command.WaitDelay = 12 * time.Second
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
