@@ -89,9 +89,9 @@ func (l *Log) more() error {
 		return err
 	}
 	l.next = m.Sequence + 1
-	offset, invalid := strconv.ParseInt(m.Header.Get(offsetHeader), 10, 64)
-	if invalid != nil || offset < 0 {
-		return nil // none of ours
+	offset, ours := offsetOf(m)
+	if !ours {
+		return nil
 	}
 	data := m.Data
 	if again := l.end - offset; again > 0 { // a piece that was sent before, and perhaps more
@@ -104,6 +104,12 @@ func (l *Log) more() error {
 	l.end = offset + int64(len(data))
 	l.text = append(l.text, data...)
 	return nil
+}
+
+// offsetOf is where a piece begins; false when it is none of ours.
+func offsetOf(m *jetstream.RawStreamMsg) (offset int64, ours bool) {
+	offset, err := strconv.ParseInt(m.Header.Get(offsetHeader), 10, 64)
+	return offset, err == nil && offset >= 0
 }
 
 // Read implements io.Reader.

@@ -144,9 +144,10 @@ const pullRetry, pullRetryMost = 50 * time.Millisecond, 5 * time.Second
 // goOn says whether to pull again after a pull that ended with err, having waited
 // where it failed. The error is what the loop returns when it does not go on.
 func (p *puller) goOn(ctx context.Context, err error) (bool, error) {
+	if ctx.Err() != nil {
+		return false, nil //nolint:nilerr // the loop was asked to end; what its last pull met says nothing
+	}
 	switch {
-	case ctx.Err() != nil:
-		return false, nil
 	case err == nil:
 		p.failures = 0
 		return true, nil
