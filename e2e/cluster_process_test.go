@@ -122,7 +122,7 @@ func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	uri, err := mongoURI()
 	if err != nil {
-		if os.Getenv("CI") == "true" {
+		if os.Getenv("CI") == "true" || os.Getenv("HOLDFAST_REQUIRE_MONGO") == "1" {
 			t.Fatalf("no MongoDB for the cluster: %v", err)
 		}
 		t.Skipf("NOT TESTED, no MongoDB for the cluster (HOLDFAST_TEST_MONGO_URI names one): %v", err)
