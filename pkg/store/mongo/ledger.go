@@ -205,9 +205,21 @@ func (l *Ledger) change(ctx context.Context, now time.Time, changes []change) er
 		}
 		job.changes = append(job.changes, &changes[i])
 	}
+	if len(jobs) == 1 {
+		for key, job := range jobs {
+			return l.send(ctx, key, job.waiter, func(n *lane) { n.changes = append(n.changes, job) })
+		}
+	}
 	var failed error
 	for key, job := range jobs {
-		failed = errors.Join(failed, l.enqueue(ctx, key, func(n *lane) { n.changes = append(n.changes, job) }))
+		n, first, err := l.enqueue(ctx, key, func(n *lane) { n.changes = append(n.changes, job) })
+		if err != nil {
+			failed = err
+			break
+		}
+		if first {
+			go n.work()
+		}
 	}
 	for _, job := range jobs {
 		if failed == nil {

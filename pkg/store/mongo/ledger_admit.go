@@ -44,15 +44,18 @@ func (t *try) requested() int64 { return t.ask.Requested.Int() }
 // admit answers asks together: one write that counts and records all, the judgement
 // on what it returned, and at most two further writes, one for all allowances that
 // are smaller than the ask and one for all refusals.
-func (n *lane) admit(jobs []*askJob) {
-	ctx, cancel := n.context()
+func (n *lane) admit(base context.Context, jobs []*askJob) {
+	asking, cancel := n.context(base)
 	defer cancel()
-	jobs = n.look(ctx, jobs)
+	jobs = n.look(asking, jobs)
 	if len(jobs) == 0 {
 		return
 	}
 	tries := n.tries(jobs)
-	i, err := n.push(ctx, tries)
+	i, err := n.push(asking, tries)
+	// What was recorded is decided, whether or not somebody still waits for it.
+	ctx, cancel := n.context(context.WithoutCancel(base))
+	defer cancel()
 	if err != nil {
 		n.lose(tries)
 		finishAll(jobs, err)
@@ -202,11 +205,20 @@ func (n *lane) push(ctx context.Context, tries []*try) (*image, error) {
 			earliest = t.ExpiresAt
 		}
 	}
-	update := bson.D{
-		{Key: "$inc", Value: moved.inc()},
+	// The same write takes closes out that the history has by now.
+	var out []bson.E
+	var counters bson.D
+	n.shutBy.collect(false)
+	if gone := n.shutBy.copied; len(gone) > 0 {
+		n.shutBy.copied = nil
+		pull, less := takingOut(gone)
+		out, counters = []bson.E{pull}, less
+	}
+	update := append(bson.D{
+		{Key: "$inc", Value: moved.inc(counters...)},
 		{Key: "$push", Value: bson.D{{Key: fieldOpen, Value: bson.D{{Key: "$each", Value: entries}}}}},
 		{Key: "$min", Value: bson.D{{Key: fieldNext, Value: earliest}}},
-	}
+	}, out...)
 	after := options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(bson.D{{Key: fieldClosed, Value: 0}})
 	for range 3 {
 		if !n.created {

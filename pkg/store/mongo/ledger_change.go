@@ -44,8 +44,8 @@ type replacement struct{ before, after *entry }
 // change makes the changes of several calls. Each is worked out on the entry as it
 // was last known, by the rules that all twins share, and written on the condition that
 // the entry is still that; where it is not, it is read and worked out again.
-func (n *lane) change(jobs []*changeJob) {
-	ctx, cancel := n.context()
+func (n *lane) change(base context.Context, jobs []*changeJob) {
+	ctx, cancel := n.context(base)
 	defer cancel()
 	var todo []*change
 	for _, job := range jobs {
@@ -212,7 +212,6 @@ func (n *lane) entries(ctx context.Context, p *plan, ids []holdfast.AllocationID
 		n.created = false
 	}
 	n.counted.settled, n.counted.outstanding, n.closes, p.from = i.settled, i.outstanding, i.closes, i
-	n.shutBy.seen(i.generation)
 	var missing []holdfast.AllocationID
 	for _, id := range ids {
 		delete(n.known, id)

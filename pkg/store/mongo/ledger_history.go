@@ -70,12 +70,13 @@ func (l *Ledger) lookup(ctx context.Context, r *reader, ids []holdfast.Allocatio
 	return out, nil
 }
 
-// shutting has the closes that a lane made and nobody has moved yet, so that they are
-// moved without being read again, and copied while the lane goes on.
+// shutting has the closes that a lane made and nobody has moved yet: they are copied
+// without being read again and while the lane goes on, and taken out of the record by
+// the next write that records asks.
 type shutting struct {
-	generation int64 // of the document, as far as the lane knows
-	list       []*entry
-	copying    *copying
+	list    []*entry
+	copying *copying
+	copied  []*entry
 }
 
 // copying is closes on their way to the history.
@@ -85,54 +86,52 @@ type copying struct {
 	err  error
 }
 
-// seen notes the generation that an image shows. When it is another one, somebody has
-// changed or moved closes, and what the lane has may be old.
-func (s *shutting) seen(generation int64) {
-	if s.generation != generation {
-		s.generation, s.list, s.copying = generation, nil, nil
+// collect takes over what has been copied. What failed stays in the record until
+// somebody moves it.
+func (s *shutting) collect(wait bool) {
+	c := s.copying
+	if c == nil {
+		return
 	}
-}
-
-// archiveOwn moves the lane's own closes to the history when there are enough, and
-// others' when these are very many.
-func (n *lane) archiveOwn(ctx context.Context, now time.Time) error {
-	s := &n.shutBy
-	if c := s.copying; c != nil {
+	if !wait {
 		select {
 		case <-c.done:
 		default:
-			if n.closes < subject.RecentMost {
-				return nil
-			}
-			<-c.done
-		}
-		s.copying = nil
-		if c.err != nil {
-			return c.err
-		}
-		moved, err := n.ledger.takeOut(ctx, n.key, c.list, s.generation)
-		if err != nil {
-			return err
-		}
-		if moved {
-			s.generation++
-			n.closes -= int64(len(c.list))
+			return
 		}
 	}
-	switch {
-	case n.closes < archiveAt:
-		return nil
-	case len(s.list) < archiveAt/2 || n.closes >= subject.RecentMost:
-		s.list = nil
+	<-c.done
+	if c.err == nil {
+		s.copied = append(s.copied, c.list...)
+	}
+	s.copying = nil
+}
+
+// archiveOwn sees that closes go to the history when there are enough of them: the
+// lane's own beside its work, all of them at once when they are very many.
+func (n *lane) archiveOwn(ctx context.Context, now time.Time) error {
+	s := &n.shutBy
+	if n.closes >= subject.RecentMost {
+		s.collect(true)
+		s.list, s.copied, n.closes = nil, nil, 0 // the next image says how many there are
 		_, err := n.ledger.archive(ctx, n.reader, now, subject.RecentMost)
-		n.closes = 0 // the next image says how many there are
 		return err
+	}
+	s.collect(false)
+	if len(s.copied) >= 16*archiveAt { // nobody asks, so nothing takes them out
+		out := s.copied
+		s.copied = nil
+		n.closes -= int64(len(out))
+		return n.ledger.takeOut(ctx, n.key, out, 0)
+	}
+	if s.copying != nil || len(s.list) < archiveAt {
+		return nil
 	}
 	c := &copying{list: s.list, done: make(chan struct{})}
 	s.list, s.copying = nil, c
 	n.ledger.working.Go(func() {
 		defer close(c.done)
-		ctx, cancel := n.context()
+		ctx, cancel := n.context(context.Background())
 		defer cancel()
 		c.err = n.ledger.copyToHistory(ctx, c.list)
 	})
@@ -140,43 +139,43 @@ func (n *lane) archiveOwn(ctx context.Context, now time.Time) error {
 }
 
 // archive moves closes that are old, or in excess, to the history: it copies them
-// first and takes them out of the record only if no close has changed since it read
-// them. A close is never in neither place.
+// first and takes them out of the record then. A close is never in neither place.
 func (l *Ledger) archive(ctx context.Context, r *reader, now time.Time, limit int) (int, error) {
-	for range 5 {
-		i, err := l.read(ctx, r, bson.D{{Key: fieldClosed, Value: 1}, {Key: fieldGeneration, Value: 1}})
-		if err != nil || i == nil {
-			return 0, err
-		}
-		old := oldest(i.closed, now, limit)
-		if len(old) == 0 {
-			return 0, nil
-		}
-		if err := l.copyToHistory(ctx, old); err != nil {
-			return 0, err
-		}
-		if moved, err := l.takeOut(ctx, r.key, old, i.generation); err != nil || moved {
-			return len(old), err
-		}
+	i, err := l.read(ctx, r, bson.D{{Key: fieldClosed, Value: 1}, {Key: fieldCloses, Value: 1}})
+	if err != nil || i == nil {
+		return 0, err
 	}
-	return 0, nil // closes of this subject change all the time; they stay for now
+	old := oldest(i.closed, now, limit)
+	if len(old) == 0 {
+		return 0, nil
+	}
+	if err := l.copyToHistory(ctx, old); err != nil {
+		return 0, err
+	}
+	return len(old), l.takeOut(ctx, r.key, old, int64(len(i.closed))-i.closes)
 }
 
-// takeOut removes closes that the history has from the record, unless closes have
-// changed since the generation in which they were copied.
-func (l *Ledger) takeOut(ctx context.Context, key holdfast.Subject, list []*entry, generation int64) (bool, error) {
+// takeOut removes closes that the history has from the record, and corrects how many
+// there are. One that has changed since has another stamp and stays.
+func (l *Ledger) takeOut(ctx context.Context, key holdfast.Subject, list []*entry, correction int64) error {
+	pull, counters := takingOut(list)
+	counters[0].Value = correction - int64(len(list))
+	_, err := l.subjects.UpdateOne(ctx, bson.D{{Key: "_id", Value: key.String()}}, bson.D{pull, {Key: "$inc", Value: counters}})
+	if err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+// takingOut is the part of a write that takes closes out of a record. The generation
+// tells who is about to bring a close back that what he read may be old.
+func takingOut(list []*entry) (pull bson.E, counters bson.D) {
 	stamps := make(bson.A, 0, len(list))
 	for _, e := range list {
 		stamps = append(stamps, e.stamp)
 	}
-	result, err := l.subjects.UpdateOne(ctx, bson.D{{Key: "_id", Value: key.String()}, {Key: fieldGeneration, Value: generation}}, bson.D{
-		{Key: "$pull", Value: pulled(fieldClosed, stamps)},
-		{Key: "$inc", Value: bson.D{{Key: fieldCloses, Value: -int64(len(list))}, {Key: fieldGeneration, Value: int64(1)}}},
-	})
-	if err != nil {
-		return false, unavailable(err)
-	}
-	return result.MatchedCount == 1, nil
+	return bson.E{Key: "$pull", Value: pulled(fieldClosed, stamps)},
+		bson.D{{Key: fieldCloses, Value: -int64(len(list))}, {Key: fieldGeneration, Value: int64(1)}}
 }
 
 // oldest picks what goes to the history: all when they are many, else what is old by

@@ -15,6 +15,11 @@ import (
 const (
 	// mostTogether is how many asks or changes travel in one write.
 	mostTogether = 256
+	// mostInARow is how often one kind is taken while the other waits.
+	mostInARow = 3
+	// manyCallers and gatherFor: so many callers are worth waiting for, so long.
+	manyCallers = 8
+	gatherFor   = 300 * time.Microsecond
 	// mostLanes is how many subjects are remembered; a lane beyond it is forgotten as
 	// soon as it is empty, which costs its next caller a round trip.
 	mostLanes = 20_000
@@ -26,7 +31,8 @@ var errStopped = errors.New("the store is closed")
 // lane is where the calls of this process on one subject meet. While a write is in
 // flight the next calls queue up, and then travel together: one write for all asks,
 // one for all refusals, one for all changes. One goroutine at a time works a lane,
-// for as long as there is work.
+// for as long as there is work; a write that carries the calls of several runs under no
+// caller's context.
 type lane struct {
 	ledger *Ledger
 	key    holdfast.Subject
@@ -34,8 +40,9 @@ type lane struct {
 	mu      sync.Mutex
 	asks    []*askJob
 	changes []*changeJob
-	asked   int // how often asks were taken since changes were
+	row     int // how often asks were taken one after the other; changes, below zero
 	running bool
+	arrived chan struct{} // has a token when something was queued since
 
 	// What follows belongs to the one that works the lane. All of it is memory only:
 	// without it the answers are the same, later.
@@ -106,57 +113,133 @@ type changeJob struct {
 	changes []*change
 }
 
-// send queues a job and waits for its answer.
+// send queues a job and waits for its answer. Who finds the lane at rest works it
+// himself, under his own context, which costs nobody anything when he is alone.
 func (l *Ledger) send(ctx context.Context, key holdfast.Subject, w *waiter, queue func(*lane)) error {
-	if err := l.enqueue(ctx, key, queue); err != nil {
+	n, first, err := l.enqueue(ctx, key, queue)
+	if err != nil {
 		return err
+	}
+	if first {
+		n.lead(ctx, w)
 	}
 	return w.wait(ctx)
 }
 
-// enqueue puts a job into the subject's lane and sees that somebody works it.
-func (l *Ledger) enqueue(ctx context.Context, key holdfast.Subject, queue func(*lane)) error {
+// enqueue puts a job into the subject's lane. It is first when nobody works the lane:
+// the caller must see that it is worked then.
+func (l *Ledger) enqueue(ctx context.Context, key holdfast.Subject, queue func(*lane)) (n *lane, first bool, err error) {
 	if err := ctx.Err(); err != nil {
-		return unavailable(err)
+		return nil, false, unavailable(err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stopped {
-		return unavailable(errStopped)
+		return nil, false, unavailable(errStopped)
 	}
-	n := l.lanes[key]
+	n = l.lanes[key]
 	if n == nil {
-		n = &lane{ledger: l, key: key, reader: newReader(key), known: map[holdfast.AllocationID]*entry{}, seen: map[string]time.Time{}, lost: map[string]bool{}}
+		n = &lane{ledger: l, key: key, reader: newReader(key), known: map[holdfast.AllocationID]*entry{}, seen: map[string]time.Time{}, lost: map[string]bool{}, arrived: make(chan struct{}, 1)}
 		l.lanes[key] = n
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	queue(n)
-	if !n.running {
-		n.running = true
-		l.working.Go(n.work)
+	select {
+	case n.arrived <- struct{}{}:
+	default:
 	}
-	return nil
+	first = !n.running
+	if first {
+		n.running = true
+		l.working.Add(1)
+	}
+	return n, first, nil
+}
+
+// lead does what is queued first, which is the caller's own job unless others came at
+// the same moment, and leaves what came meanwhile to a goroutine.
+func (n *lane) lead(ctx context.Context, w *waiter) {
+	asks, changes, ok := n.take()
+	base := context.Background()
+	if len(asks) == 1 && asks[0].waiter == w || len(changes) == 1 && changes[0].waiter == w {
+		base = ctx
+	}
+	n.do(base, asks, changes)
+	if ok && n.busy() {
+		go n.work()
+		return
+	}
+	n.rest()
+}
+
+// busy says whether something is queued; the lane is at rest when nothing is.
+func (n *lane) busy() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.running = len(n.asks)+len(n.changes) > 0
+	return n.running
+}
+
+// rest ends the work of a lane that is at rest by now.
+func (n *lane) rest() {
+	n.ledger.forget(n)
+	n.ledger.working.Done()
 }
 
 // work does what is queued until nothing is.
 func (n *lane) work() {
-	for {
-		// Who was just answered comes back with the next call: these travel together
-		// if they are let in first.
-		runtime.Gosched()
+	for callers := 1; ; {
+		n.gather(callers)
 		asks, changes, ok := n.take()
 		if !ok {
-			n.ledger.forget(n)
+			n.rest()
 			return
 		}
-		if len(asks) > 0 {
-			n.admit(asks)
-		}
-		if len(changes) > 0 {
-			n.change(changes)
+		callers = len(asks) + len(changes) + n.waiting()
+		n.do(context.Background(), asks, changes)
+	}
+}
+
+func (n *lane) do(base context.Context, asks []*askJob, changes []*changeJob) {
+	if len(asks) > 0 {
+		n.admit(base, asks)
+	}
+	if len(changes) > 0 {
+		n.change(base, changes)
+	}
+}
+
+// gather lets the callers who were just answered come back with their next call, so
+// that all travel together: as many as there were the last time. It lets others run a
+// few times; where many were there and few came back it waits for a fraction of what
+// one write takes.
+func (n *lane) gather(callers int) {
+	for range 30 {
+		runtime.Gosched()
+		if n.waiting() >= callers {
+			return
 		}
 	}
+	if callers < manyCallers {
+		return
+	}
+	timer := time.NewTimer(gatherFor)
+	defer timer.Stop()
+	for n.waiting() < callers {
+		select {
+		case <-n.arrived:
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// waiting is how many calls are queued.
+func (n *lane) waiting() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.asks) + len(n.changes)
 }
 
 // forget lets go of a lane when there are too many.
@@ -170,18 +253,19 @@ func (l *Ledger) forget(n *lane) {
 	}
 }
 
-// take takes what travels together next: asks and changes in turn, because who was
-// answered about the one comes back with the other. It is false when the lane is
-// empty, and then nobody works it any more.
+// take takes what travels together next, asks or changes: of what more are waiting,
+// because who was answered about the one comes back with the other and joins those who
+// are left; but not the same kind for ever. It is false when the lane is empty, and
+// then nobody works it any more.
 func (n *lane) take() (asks []*askJob, changes []*changeJob, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
-	case len(n.asks) > 0 && (len(n.changes) == 0 || n.asked == 0):
-		n.asked++
+	case len(n.asks) > 0 && (len(n.changes) == 0 || n.row < -mostInARow || n.row < mostInARow && len(n.asks) >= len(n.changes)):
+		n.row = max(0, n.row) + 1
 		asks = taken(&n.asks, func(j *askJob) (*waiter, int) { return j.waiter, len(j.asks) })
 	case len(n.changes) > 0:
-		n.asked = 0
+		n.row = min(0, n.row) - 1
 		changes = taken(&n.changes, func(j *changeJob) (*waiter, int) { return j.waiter, len(j.changes) })
 	default:
 		n.running = false
@@ -213,10 +297,9 @@ func taken[J any](queue *[]J, of func(J) (*waiter, int)) []J {
 	return out
 }
 
-// context is what a write of the lane runs under: it outlives the callers, because
-// others travel in the same write.
-func (n *lane) context() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), n.ledger.options.Timeout)
+// context is what a write of the lane runs under.
+func (n *lane) context(base context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(base, n.ledger.options.Timeout)
 }
 
 // granted says whether this process knows the entry as granted.
@@ -228,7 +311,6 @@ func (n *lane) granted(e *entry) bool {
 // remember takes over what an image shows, and forgets what is gone.
 func (n *lane) remember(i *image) {
 	n.counted, n.closes = i.tally, i.closes
-	n.shutBy.seen(i.generation)
 	if len(n.known) > 2*len(i.open)+64 {
 		kept := make(map[holdfast.AllocationID]*entry, len(i.open))
 		for at := range i.open {
