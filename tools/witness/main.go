@@ -41,6 +41,10 @@ func run(ctx context.Context, file, only string) error {
 		if only != "" && !strings.Contains(m.Name, only) {
 			continue
 		}
+		if name, value, _ := strings.Cut(m.Needs, "="); name != "" && os.Getenv(name) != value {
+			fmt.Printf("LEFT  %-44s it needs %s\n", m.Name, m.Needs)
+			continue
+		}
 		ran++
 		if err := witness(ctx, ".", m); err != nil {
 			failures = append(failures, m.Name)

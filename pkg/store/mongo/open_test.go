@@ -139,7 +139,7 @@ func TestAClosedStoreIsUnavailable(t *testing.T) {
 // its own, where the suite was asked to use them.
 func TestTheEngineScriptsStartOnceAndEndWhatTheyStarted(t *testing.T) {
 	server(t)
-	if os.Getenv("CI") != "true" && os.Getenv(envRequire) != "1" {
+	if os.Getenv(envRequire) != "1" {
 		t.Skipf("NOT TESTED: scripts/mongo-up and mongo-down. Set %s=1", envRequire)
 	}
 	name := "selftest"
