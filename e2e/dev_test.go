@@ -183,13 +183,6 @@ func (d *dev) stop(t *testing.T, signal syscall.Signal) int {
 	return d.cmd.ProcessState.ExitCode()
 }
 
-// cli runs a client command against the process and gives what it printed and its
-// exit code.
-func (d *dev) cli(t *testing.T, args ...string) (stdout, stderr string, code int) {
-	t.Helper()
-	return command(t, []string{"HOLDFAST_URL=" + d.url, "HOLDFAST_DATA=" + d.data}, args...)
-}
-
 func command(t *testing.T, env []string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -49,7 +49,7 @@ func (c *cli) random() float64 {
 	if c.jitter != nil {
 		return c.jitter()
 	}
-	return mathrand.Float64()
+	return mathrand.Float64() //nolint:gosec // jitter is no secret
 }
 
 // newKey makes an Idempotency-Key, so that a launch whose answer was lost is not

@@ -242,7 +242,7 @@ func TestSettlingIsTriedAgainAndItsFailureLeavesTheCommandsCode(t *testing.T) {
 
 func TestACommandThatCannotBeExecutedGivesEverythingBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "broken")
-	if err := os.WriteFile(path, []byte("\x7fELF no program"), 0o700); err != nil { //nolint:gosec // it has to look executable
+	if err := os.WriteFile(path, []byte("\x7fELF no program"), 0o700); err != nil { // it has to look executable
 		t.Fatal(err)
 	}
 	g := &gate{}

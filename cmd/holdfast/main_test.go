@@ -16,7 +16,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/cmd/internal/config"
 	"github.com/holdfast-io/holdfast/cmd/internal/node"
-	"github.com/holdfast-io/holdfast/pkg/client"
 	"github.com/holdfast-io/holdfast/pkg/runner"
 )
 
@@ -65,16 +64,6 @@ func deploy(t testing.TB) deployed {
 		}
 	})
 	return deployed{n.URL(), n.Token(), settings.Data}
-}
-
-// client is the operator's.
-func (d deployed) client(t testing.TB) *client.Client {
-	t.Helper()
-	c, err := client.New(d.url, d.token, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // command runs one command line in this process and returns its code and output.

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -56,7 +55,7 @@ func newSimulate(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.print(result, func(w io.Writer) error { return result.Text(w) })
+			return c.print(result, result.Text)
 		},
 	}
 	flags := cmd.Flags()

@@ -270,7 +270,7 @@ func (c *crash) verify(t *testing.T, tear, lose bool, dice *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	defer store.Close() //nolint:errcheck // its folder goes away
+	defer store.Close() // its folder goes away
 	w, err := newWorld(t.Context(), stores{store.Ledger(), store.Records()}, crashTeam, clocktest.At(c.now))
 	if err != nil {
 		return err

@@ -27,15 +27,15 @@ func (s *Service) owned(ctx context.Context, who auth.Principal, id holdfast.Run
 }
 
 // external is [Service.owned] of a run that its caller executes.
-func (s *Service) external(ctx context.Context, who auth.Principal, id holdfast.RunID, spent holdfast.MicroUSD) (runs.Run, error) {
+func (s *Service) external(ctx context.Context, who auth.Principal, id holdfast.RunID, spent holdfast.MicroUSD) error {
 	if spent < 0 || spent > holdfast.MaxUSD {
-		return runs.Run{}, invalid("spent_usd", "it is not what a run can have spent", "0 to 1000000000 dollars, cumulative")
+		return invalid("spent_usd", "it is not what a run can have spent", "0 to 1000000000 dollars, cumulative")
 	}
 	run, err := s.owned(ctx, who, id, auth.Member)
 	if err == nil && !run.External {
-		return runs.Run{}, fmt.Errorf("run %s is executed by a runner, which reports on it: %w", id, ErrConflict)
+		return fmt.Errorf("run %s is executed by a runner, which reports on it: %w", id, ErrConflict)
 	}
-	return run, err
+	return err
 }
 
 // LeaseOf is the lease of an external run as its last renewal set it, and whether
@@ -60,7 +60,7 @@ func overBudget(run runs.Run) bool { return run.Budget > 0 && run.Spent >= run.B
 // end of the run, and when its allocations were closed under it, the error matches
 // [ErrAllocationClosed]; the spend is recorded all the same.
 func (s *Service) Heartbeat(ctx context.Context, who auth.Principal, id holdfast.RunID, spent holdfast.MicroUSD) (Lease, error) {
-	if _, err := s.external(ctx, who, id, spent); err != nil {
+	if err := s.external(ctx, who, id, spent); err != nil {
 		return Lease{}, err
 	}
 	run, err := s.Runs.Update(ctx, id, func(run *runs.Run) error {
@@ -113,7 +113,7 @@ func (s *Service) Settle(ctx context.Context, who auth.Principal, id holdfast.Ru
 	if err != nil {
 		return false, err
 	}
-	if _, err := s.external(ctx, who, id, spent); err != nil {
+	if err := s.external(ctx, who, id, spent); err != nil {
 		return false, err
 	}
 	ended := false

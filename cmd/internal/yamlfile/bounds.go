@@ -53,7 +53,7 @@ func (p part) bounded(name string, tokens token.Tokens) error {
 		if t.Position.Line != line {
 			marks, line, column = 0, t.Position.Line, t.Position.Column
 		}
-		switch t.Type {
+		switch t.Type { //nolint:exhaustive // what opens, closes or marks; the rest costs nothing
 		case token.SequenceStartType, token.MappingStartType:
 			depth++
 		case token.SequenceEndType, token.MappingEndType:

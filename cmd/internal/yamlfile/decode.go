@@ -61,8 +61,9 @@ func (d decoder) value(node ast.Node, target reflect.Value, path string, depth i
 		return d.list(node, target, path, depth)
 	case reflect.Map:
 		return d.mapping(node, target, path, depth)
+	default:
+		return d.scalar(node, target, path)
 	}
-	return d.scalar(node, target, path)
 }
 
 // own lets a type that unmarshals itself do so.
@@ -191,8 +192,9 @@ func (d decoder) scalar(node ast.Node, target reflect.Value, path string) error 
 		}
 		target.SetInt(n)
 		return nil
+	default:
+		panic("yamlfile: cannot decode into " + target.Type().String())
 	}
-	panic("yamlfile: cannot decode into " + target.Type().String())
 }
 
 func describe(text string) string { return strconv.Quote(holdfast.Clip(text, 60)) }

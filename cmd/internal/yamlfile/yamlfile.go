@@ -135,7 +135,8 @@ func (d Document) line(node ast.Node) int { return d.before + node.GetToken().Po
 // notYAML says what the parser disliked. Its error draws the whole file when it is
 // asked for a text, so it is asked for its message and its place.
 func (p part) notYAML(name string, err error) error {
-	field, problem := name, ""
+	field := name
+	var problem string
 	var located yaml.Error
 	if errors.As(err, &located) {
 		problem = located.GetMessage()

@@ -177,8 +177,8 @@ func (f *file) write() {
 		if len(batch) > maxBatch {
 			batch, rest = batch[:maxBatch:maxBatch], append(rest, batch[maxBatch:]...)
 		}
-		next := append(spare[:0], rest...)
-		f.queue = next
+		spare = append(spare[:0], rest...)
+		f.queue = spare
 		closing := f.closing
 		f.mu.Unlock()
 		switch {

@@ -18,7 +18,7 @@ func modelFor(promise Promise, spurious bool) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return state{} },
 		Step: func(s, in, out any) (bool, any) {
-			return step(promise, spurious, s.(state), in.(*input), out.(*output)) //nolint:errcheck // this package made them
+			return step(promise, spurious, s.(state), in.(*input), out.(*output)) // this package made them
 		},
 		DescribeOperation: func(in, out any) string { return describe(in.(*input), out.(*output)) },
 		DescribeState: func(s any) string {

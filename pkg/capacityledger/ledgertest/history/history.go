@@ -100,7 +100,7 @@ func (e *IllegalError) Error() string {
 // illegal one, on one that could not be checked, and when hardly any calls met.
 func Run(t *testing.T, o Options) Report {
 	t.Helper()
-	fromEnvironment(t, EnvHistories, func(n uint64) { o.Histories = int(n) }) //nolint:gosec // a person's own number
+	fromEnvironment(t, EnvHistories, func(n uint64) { o.Histories = int(n) }) // a person's own number
 	fromEnvironment(t, EnvSeed, func(n uint64) { o.Seed = n })
 	report, err := Check(t.Context(), o)
 	t.Log(report)

@@ -65,7 +65,7 @@ var identities = [holders]holdfast.Identity{
 // newPlan makes the n-th history.
 func newPlan(o Options, n int) *plan {
 	seed := o.Seed
-	dice := rand.New(rand.NewPCG(seed, uint64(n))) //nolint:gosec // counts from zero
+	dice := rand.New(rand.NewPCG(seed, uint64(n))) // counts from zero
 	team := holdfast.TeamID(fmt.Sprintf("t%07d", n))
 	p := &plan{start: begin.Add(time.Duration(n) * span), hold: o.Hold, careful: o.Promise == NeverTooMuch}
 	switch dice.IntN(5) {
@@ -82,7 +82,7 @@ func newPlan(o Options, n int) *plan {
 	}
 	asks := p.asks(dice)
 	for c := range p.script {
-		p.dice[c] = rand.New(rand.NewPCG(seed^0x9e3779b97f4a7c15, uint64(n*clients+c))) //nolint:gosec // counts from zero
+		p.dice[c] = rand.New(rand.NewPCG(seed^0x9e3779b97f4a7c15, uint64(n*clients+c))) // counts from zero
 		// Each client begins with an ask of its own, so that several meet.
 		p.script[c] = append(p.script[c], p.again(dice, asks[c]))
 		for range 4 + dice.IntN(4) {
