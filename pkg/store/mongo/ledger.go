@@ -89,6 +89,7 @@ func (l *Ledger) stamp() string {
 // is asked again, after a short and uneven pause, for at most Options.AskAgainFor.
 func (l *Ledger) Admit(ctx context.Context, now time.Time, key holdfast.Subject, asks []capacityledger.Ask, judge capacityledger.JudgeFunc) ([]capacityledger.Admission, error) {
 	out := make([]capacityledger.Admission, len(asks))
+	waits := make([]wait, len(asks))
 	left := make([]int, len(asks))
 	for i := range left {
 		left[i] = i
@@ -99,6 +100,7 @@ func (l *Ledger) Admit(ctx context.Context, now time.Time, key holdfast.Subject,
 		job := &askJob{waiter: newWaiter(ctx), now: now.UTC().Truncate(time.Millisecond), judge: judge, again: round > 0 && !atOnce, last: waited >= l.options.AskAgainFor}
 		for _, i := range left {
 			job.asks = append(job.asks, asks[i])
+			job.stayed = append(job.stayed, waits[i].stayed(waited, l.options.AskAgainFor))
 		}
 		job.answers = make([]answer, len(left))
 		if err := l.send(ctx, key, job.waiter, func(n *lane) { n.asks = append(n.asks, job) }); err != nil {
@@ -109,7 +111,7 @@ func (l *Ledger) Admit(ctx context.Context, now time.Time, key holdfast.Subject,
 		for n, i := range left {
 			answer := job.answers[n]
 			out[i] = answer.Admission
-			if answer.open && (!job.last || answer.atOnce && round < mostRounds) {
+			if goesOn := waits[i].noted(answer.behind, waited, l.options.AskAgainFor); answer.open && round < mostRounds && (!job.last || answer.atOnce || goesOn) {
 				open = append(open, i)
 			} else if errors.Is(answer.Err, capacityledger.ErrUnavailable) {
 				return nil, answer.Err
@@ -117,19 +119,41 @@ func (l *Ledger) Admit(ctx context.Context, now time.Time, key holdfast.Subject,
 			atOnce = atOnce && answer.atOnce
 		}
 		left = open
-		if len(left) == 0 {
-			break
-		}
-		if atOnce {
+		if len(left) == 0 || atOnce {
 			continue
 		}
-		wait := min(pause(round), max(time.Millisecond, l.options.AskAgainFor-waited))
+		wait := pause(round)
+		if !job.last {
+			wait = min(wait, max(time.Millisecond, l.options.AskAgainFor-waited))
+		}
 		if err := sleep(ctx, wait); err != nil {
 			return nil, unavailable(err)
 		}
 		waited += wait
 	}
 	return out, nil
+}
+
+// wait is how long an ask has waited behind one undecided entry of its own id.
+type wait struct {
+	behind string
+	from   time.Duration
+}
+
+// noted takes over behind what the ask waits now, and says whether it is worth waiting on.
+func (w *wait) noted(behind string, waited, enough time.Duration) bool {
+	if w.behind != behind {
+		w.behind, w.from = behind, waited
+	}
+	return behind != "" && waited < 4*enough
+}
+
+// stayed is the entry behind which the ask has waited long enough; empty when none.
+func (w *wait) stayed(waited, enough time.Duration) string {
+	if enough <= 0 || waited-w.from < enough {
+		return ""
+	}
+	return w.behind
 }
 
 // mostRounds bounds how often an ask is made again in all.
@@ -139,7 +163,7 @@ const mostRounds = 50
 // each time, and never the same twice, so that askers do not meet again.
 func pause(round int) time.Duration {
 	step := 4 * time.Millisecond << min(round, 6)
-	return step + mathrand.N(step)
+	return step + mathrand.N(step) //nolint:gosec // no secret: it only sets askers apart
 }
 
 // sleep waits, or says that the caller has gone.
@@ -218,7 +242,7 @@ func (l *Ledger) change(ctx context.Context, now time.Time, changes []change) er
 			break
 		}
 		if first {
-			go n.work()
+			go n.work() //nolint:gosec // it carries calls of others too, see lane
 		}
 	}
 	for _, job := range jobs {
@@ -261,22 +285,23 @@ func (l *Ledger) Get(ctx context.Context, id holdfast.AllocationID) (capacityled
 	if err != nil {
 		return capacityledger.Allocation{}, err
 	}
-	if i != nil {
-		if e := i.has(id); e != nil {
-			return e.Allocation, nil
+	if i == nil {
+		i = &image{}
+	}
+	e, look := i.standing(id)
+	if look {
+		old, err := l.lookup(ctx, r, []holdfast.AllocationID{id})
+		if err != nil {
+			return capacityledger.Allocation{}, err
 		}
-		if e := i.hasClosed(id); e != nil {
-			return e.Allocation, nil
+		if len(old) > 0 {
+			e = &old[0]
 		}
 	}
-	old, err := l.lookup(ctx, r, []holdfast.AllocationID{id})
-	switch {
-	case err != nil:
-		return capacityledger.Allocation{}, err
-	case len(old) == 0:
+	if e == nil {
 		return capacityledger.Allocation{}, capacityledger.ErrNotFound
 	}
-	return old[0].Allocation, nil
+	return e.Allocation, nil
 }
 
 // Subjects implements [capacityledger.Store].

@@ -113,7 +113,7 @@ func (n *lane) look(ctx context.Context, jobs []*askJob) []*askJob {
 	n.remember(i)
 	var left []*askJob
 	for _, job := range jobs {
-		if !job.again || !n.lookOne(ctx, i, job) {
+		if !job.again || !n.lookOne(i, job) {
 			left = append(left, job)
 			continue
 		}
@@ -124,7 +124,7 @@ func (n *lane) look(ctx context.Context, jobs []*askJob) []*askJob {
 
 // lookOne judges a job's asks as if they were pushed now, without pushing them; true
 // when all are refused.
-func (n *lane) lookOne(ctx context.Context, i *image, job *askJob) bool {
+func (n *lane) lookOne(i *image, job *askJob) bool {
 	tries := n.tries([]*askJob{job})
 	b, older := newBench(i, nil)
 	n.doubt(b, i, older, job)
@@ -222,7 +222,7 @@ func (n *lane) push(ctx context.Context, tries []*try) (*image, error) {
 	after := options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(bson.D{{Key: fieldClosed, Value: 0}})
 	for range 3 {
 		if !n.created {
-			if err := n.create(ctx); err != nil {
+			if err := n.create(ctx, tries[0].terms()); err != nil {
 				return nil, err
 			}
 		}
@@ -240,8 +240,8 @@ func (n *lane) push(ctx context.Context, tries []*try) (*image, error) {
 }
 
 // create inserts the subject's document when there is none.
-func (n *lane) create(ctx context.Context) error {
-	_, err := n.ledger.subjects.InsertOne(ctx, newDocument(n.key, n.ledger.options.KeepRecords))
+func (n *lane) create(ctx context.Context, terms string) error {
+	_, err := n.ledger.subjects.InsertOne(ctx, newDocument(n.key, n.ledger.options.KeepRecords, terms))
 	if err != nil && !driver.IsDuplicateKeyError(err) {
 		return unavailable(err)
 	}
@@ -276,7 +276,32 @@ func (n *lane) decide(ctx context.Context, i *image, tries []*try) error {
 			return err
 		}
 	}
-	return nil
+	return n.shake(ctx, i, tries)
+}
+
+// shake marks the subject, before anybody is told, when something was granted that
+// those who asked before could not foresee: on other terms than theirs, or on none.
+func (n *lane) shake(ctx context.Context, i *image, tries []*try) error {
+	terms, shaken := i.terms, false
+	for _, t := range tries {
+		if t.fate != fateGranted && t.fate != fateLowered {
+			continue
+		}
+		switch {
+		case t.unjudged:
+			shaken = true
+		case t.terms() != terms:
+			terms, shaken = t.terms(), true
+		}
+	}
+	if !shaken {
+		return nil
+	}
+	_, err := n.update(ctx, bson.D{{Key: "_id", Value: n.key.String()}}, bson.D{
+		{Key: "$set", Value: bson.D{{Key: fieldTerms, Value: terms}}},
+		{Key: "$max", Value: bson.D{{Key: fieldShaken, Value: tries[0].job.now}}},
+	})
+	return err
 }
 
 // doubt leaves the entries out that were refused for certain.
@@ -402,26 +427,28 @@ func (t *try) again(atOnce bool) {
 
 // replay answers a try whose id has an open entry already. Where nobody can say yet
 // whether that entry was granted, its own asker decides it within moments: the try is
-// made again until then. One that stays undecided belongs to nobody any more.
+// made again until then. One that stays undecided was granted, or belongs to nobody any
+// more: what was granted fits beside what came before it, unless the subject is shaken.
 func (n *lane) replay(ctx context.Context, b *bench, t *try, e *entry) error {
 	switch {
-	case n.granted(e) || e.decided():
+	case n.granted(e) || e.touched(): // that there was nothing to judge does not tell: it may be a replay itself
 		t.replayed(e)
 		return nil
 	case n.lost[e.stamp] || b.doubt.isRefused(e): // it was granted to nobody
 		t.again(true)
 		_, err := n.remove(ctx, []*entry{e})
 		return err
-	case !t.job.last:
-		t.again(false)
+	}
+	t.again(false)
+	t.answer.behind = e.stamp
+	if t.job.stayed[t.at] != e.stamp {
 		return nil
 	}
-	t.again(true)
 	switch whole, exempt := b.doubt.inOrder(e); {
 	case exempt:
 		return n.adopt(ctx, t, e, e.Amount)
 	case whole.Refused:
-		t.again(false)
+		t.answer.open = false
 		return nil
 	default:
 		return n.adopt(ctx, t, e, holdfast.MinAmount(e.Amount, holdfast.AmountOf(e.Amount.Unit(), whole.Allowance)))
@@ -438,7 +465,8 @@ func (n *lane) adopt(ctx context.Context, t *try, e *entry, amount holdfast.Amou
 	marked := *e
 	marked.Amount, marked.stamp = amount, n.ledger.stamp()
 	ok, err := n.replace(ctx, t.job.now, []replacement{{e, &marked}}, nil)
-	if err != nil || !ok {
+	if err != nil || !ok { // not ok: it was decided at this moment
+		t.answer.atOnce = true
 		return err
 	}
 	n.known[marked.ID] = &marked

@@ -190,6 +190,17 @@ func same(a, b *capacityledger.Allocation) bool {
 		a.Confirmed == b.Confirmed && a.Attempt == b.Attempt && a.Sequence == b.Sequence
 }
 
+// standing is what an id stands for in an image: its close, else its first open entry.
+// The history has to be asked where neither is there, and where the open entry may be
+// a try of an id that was closed before, which its asker is about to take back.
+func (i *image) standing(id holdfast.AllocationID) (e *entry, askHistory bool) {
+	if e := i.hasClosed(id); e != nil {
+		return e, false
+	}
+	e = i.has(id)
+	return e, e == nil || !e.touched() && string(id) <= i.top
+}
+
 // entries finds the entries of these ids: as this process left them when it was the
 // last to touch them all, else as the record has them, else as the history has them.
 func (n *lane) entries(ctx context.Context, p *plan, ids []holdfast.AllocationID, fresh bool) (found map[holdfast.AllocationID]*entry, archived map[holdfast.AllocationID]bool, err error) {
@@ -215,10 +226,8 @@ func (n *lane) entries(ctx context.Context, p *plan, ids []holdfast.AllocationID
 	var missing []holdfast.AllocationID
 	for _, id := range ids {
 		delete(n.known, id)
-		if found[id] = i.has(id); found[id] == nil {
-			found[id] = i.hasClosed(id)
-		}
-		if found[id] == nil {
+		e, look := i.standing(id)
+		if found[id] = e; look {
 			missing = append(missing, id)
 		}
 	}

@@ -26,7 +26,9 @@ import (
 //	top     the highest id that was ever closed here; an id above it never was
 //	gen     counts the changes to closes: a late report, a move to the history
 //	next    no open entry expires before it; the year 9999 when none is open
-//	shaken  when a report last raised the total beyond what had been granted
+//	terms   names the terms of the latest asks
+//	shaken  when something last happened that an ask before it could not foresee: a
+//	        report beyond what was granted, an adoption, an ask on other terms
 //	gone    when the document may be removed, on subjects that end
 //
 // An entry, and a document of the collection "history" (whose _id is the
@@ -52,6 +54,7 @@ const (
 	fieldTop         = "top"
 	fieldGeneration  = "gen"
 	fieldNext        = "next"
+	fieldTerms       = "terms"
 	fieldShaken      = "shaken"
 	fieldGone        = "gone"
 )
@@ -67,11 +70,12 @@ type entry struct {
 	unjudged bool
 }
 
-// decided says whether the entry shows by itself that it was granted: somebody has
-// touched it since, or there was nothing to judge.
-func (e *entry) decided() bool {
-	return e.stamp != e.Nonce || e.unjudged || e.Cap.None()
-}
+// decided says whether the entry shows by itself that everybody counts it: somebody
+// has touched it since, so that it was granted, or there was nothing to judge.
+func (e *entry) decided() bool { return e.touched() || e.unjudged || e.Cap.None() }
+
+// touched says whether the entry was written again after it was pushed.
+func (e *entry) touched() bool { return e.stamp != e.Nonce }
 
 // image is a subject's document as it was read, its closes apart.
 type image struct {
@@ -80,6 +84,7 @@ type image struct {
 	closed     []entry // those that were asked for
 	closes     int64
 	top        string
+	terms      string
 	generation int64
 	next       time.Time
 	shaken     time.Time
@@ -106,11 +111,11 @@ func (i *image) hasClosed(id holdfast.AllocationID) *entry {
 }
 
 // newDocument is the document of a subject that nobody has asked yet.
-func newDocument(key holdfast.Subject, keep time.Duration) bson.D {
+func newDocument(key holdfast.Subject, keep time.Duration, terms string) bson.D {
 	d := bson.D{
 		{Key: "_id", Value: key.String()}, {Key: fieldSettled, Value: int64(0)}, {Key: fieldOutstanding, Value: int64(0)}, {Key: fieldHolders, Value: bson.D{}},
 		{Key: fieldOpen, Value: bson.A{}}, {Key: fieldClosed, Value: bson.A{}}, {Key: fieldCloses, Value: int64(0)}, {Key: fieldGeneration, Value: int64(0)},
-		{Key: fieldNext, Value: never},
+		{Key: fieldNext, Value: never}, {Key: fieldTerms, Value: terms},
 	}
 	if began, ends := beginning(key.Period); ends {
 		d = append(d, bson.E{Key: fieldGone, Value: began.Add(keep)})
@@ -268,6 +273,8 @@ func (r *reader) image(raw bson.Raw) (*image, error) {
 			i.closes, _ = value.AsInt64OK()
 		case fieldTop:
 			i.top, _ = value.StringValueOK()
+		case fieldTerms:
+			i.terms, _ = value.StringValueOK()
 		case fieldGeneration:
 			i.generation, _ = value.AsInt64OK()
 		case fieldNext:

@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"hash/fnv"
 	"strconv"
 	"strings"
 	"time"
@@ -17,16 +18,21 @@ import (
 // The order of the entries is the order of the asks. An entry was judged on a state
 // that had every certain entry before it, with no less than these hold now: what
 // closes or is lowered only makes room, and what a holder has is no longer withheld
-// for it. So an entry that does not fit now, beside the certain ones before it alone,
+// for it. What entries behind it have settled since was granted beside it, on the same
+// terms. So an entry that does not fit now, beside the certain ones before it alone,
 // did not fit then. It was refused and does not count.
 //
 // Of several undecided entries that were judged by the same terms, together not more
 // were granted than fits beside the certain ones before them: the last one granted was
 // judged on a state that had the others. What they ask beyond that does not count.
 //
-// Reports that raise a total beyond what was granted break the first sentence, and
-// mark the subject as shaken: entries that were asked before, and until a launch
-// lease after (clocks differ), are counted whatever they look like.
+// Three things break the first sentence: a report beyond what was granted, an entry
+// that was recorded unjudged, and asks on other terms. They mark the subject as shaken:
+// entries that were asked before, and until a launch lease after (clocks differ), are
+// counted whatever they look like.
+//
+// Who renews, reports on or closes an allocation was told that it was granted; an
+// undecided entry that is touched is decided by that.
 
 // doubt is what is known of the undecided entries of others in one image.
 type doubt struct {
@@ -205,6 +211,13 @@ func kind(e *entry) string {
 		}
 	}
 	return ""
+}
+
+// terms names the terms that a try was asked on.
+func (t *try) terms() string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(termsKey(t.Cap, t.reserved)))
+	return strconv.FormatUint(h.Sum64(), 36)
 }
 
 // termsKey is the same for the same terms.

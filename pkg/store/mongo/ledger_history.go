@@ -231,7 +231,7 @@ func (l *Ledger) historyRow(e *entry) bson.D {
 // may be old; the caller reads again in any case.
 func (n *lane) recall(ctx context.Context, from *image, list []*entry) error {
 	if !n.created {
-		if err := n.create(ctx); err != nil {
+		if err := n.create(ctx, ""); err != nil {
 			return err
 		}
 	}

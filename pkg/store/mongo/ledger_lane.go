@@ -91,19 +91,23 @@ func (w *waiter) wait(ctx context.Context) error {
 // askJob is one call of Admit, or what of it is asked again.
 type askJob struct {
 	*waiter
-	now     time.Time
-	judge   capacityledger.JudgeFunc
-	asks    []capacityledger.Ask
-	again   bool // it was refused before, because of asks in flight
-	last    bool // there is no time to ask again
+	now   time.Time
+	judge capacityledger.JudgeFunc
+	asks  []capacityledger.Ask
+	again bool // it was refused before, because of asks in flight
+	last  bool // there is no time to ask again
+	// stayed has, for each ask, the stamp of the undecided entry of its id that has
+	// been there for longer than its own asker takes to decide it.
+	stayed  []string
 	answers []answer
 }
 
 // answer is the answer to one ask. open says that another try may find otherwise,
-// atOnce that it need not wait for anybody.
+// atOnce that it need not wait for anybody, behind which entry of its own id it waits.
 type answer struct {
 	capacityledger.Admission
 	open, atOnce bool
+	behind       string
 }
 
 // changeJob is what one call of Move or Close has for one subject.
@@ -167,7 +171,7 @@ func (n *lane) lead(ctx context.Context, w *waiter) {
 	}
 	n.do(base, asks, changes)
 	if ok && n.busy() {
-		go n.work()
+		go n.work() //nolint:gosec // it carries the calls of others
 		return
 	}
 	n.rest()

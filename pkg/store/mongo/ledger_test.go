@@ -269,3 +269,30 @@ func cutHistory(p *process, again bool) map[holdfast.AllocationID]capacityledger
 	}
 	return known
 }
+
+func TestAReportWhileAClosedIDIsAskedAgainIsAReportOnTheClose(t *testing.T) {
+	for _, archived := range []bool{false, true} {
+		both := processes(t, 2)
+		a := ask(1, dollars, feature, 9, 4)
+		both[0].gets(a, 4)
+		if _, err := both[0].ledger.Release(t.Context(), a.ID); err != nil {
+			t.Fatal(err)
+		}
+		if archived {
+			both[0].clock.Advance(time.Hour)
+			both[0].repair()
+		}
+		both[0].inFlight(a) // a try that its process is about to take back
+		_, _, err := both[1].ledger.Renew(t.Context(), a.ID, capacityledger.Renewal{Attempt: 1, Sequence: 1, Spent: holdfast.AmountOf(holdfast.UnitUSD, 3), Expires: both[1].clock.Now().Add(time.Hour)})
+		if !errors.Is(err, capacityledger.ErrClosed) {
+			t.Errorf("archived %t: the renewal says %v", archived, err)
+		}
+		if got, err := both[1].ledger.Get(t.Context(), a.ID); err != nil || got.Outcome != capacityledger.Released || got.Spent.Int() != 3 {
+			t.Errorf("archived %t: it is %q with %d spent, %v", archived, got.Outcome, got.Spent.Int(), err)
+		}
+		if err := mongo.TakeBack(t.Context(), both[0].store, a.ID); err != nil {
+			t.Fatal(err)
+		}
+		both[1].holds(dollars, 3, 0)
+	}
+}

@@ -91,9 +91,7 @@ func answer(conn net.Conn) {
 		opcode := uint32(2013)
 		if binary.LittleEndian.Uint32(head[12:]) == 2004 { // the first greeting of an old kind
 			opcode = 1
-			body = binary.LittleEndian.AppendUint32(append(make([]byte, 16), 1, 0, 0, 0), 0)[:20]
-			body = append(make([]byte, 0, 20+len(reply)), make([]byte, 16)...)
-			body = binary.LittleEndian.AppendUint32(body, 1)
+			body = append(make([]byte, 16), 1, 0, 0, 0)
 		} else {
 			body = make([]byte, 5)
 		}

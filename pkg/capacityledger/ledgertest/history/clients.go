@@ -116,7 +116,7 @@ func (c *client) play(ctx context.Context, next call) error {
 	case err == nil:
 	case errors.Is(err, capacityledger.ErrUnavailable) && next.fault == cut:
 		return nil
-	case errors.Is(err, capacityledger.ErrUnavailable) && next.fault == dropped:
+	case errors.Is(err, capacityledger.ErrUnavailable) && next.fault == dropped && !(in.verb == reserve && errors.Is(c.hook.admitted.Err, capacityledger.ErrUnavailable)):
 		out = output{kind: lost}
 		if in.verb == reserve && c.hook.admitted.Err == nil && !c.hook.admitted.Verdict.Refused {
 			out.amount = c.hook.admitted.Allocation.Amount.Int()

@@ -86,6 +86,7 @@ func (h *hook) judging(judge capacityledger.JudgeFunc, id holdfast.AllocationID)
 func (h *hook) Admit(ctx context.Context, now time.Time, subject holdfast.Subject, asks []capacityledger.Ask, judge capacityledger.JudgeFunc) ([]capacityledger.Admission, error) {
 	return through(h, func() ([]capacityledger.Admission, error) {
 		answers, err := h.Store.Admit(ctx, now, subject, asks, h.judging(judge, asks[0].ID))
+		h.admitted = capacityledger.Admission{Err: err} // never what an earlier call was told
 		if err == nil {
 			h.admitted = answers[0]
 		}
