@@ -10,8 +10,8 @@
 //
 // Reading order: open.go, ledger.go and, of the files beside it, ledger_document.go
 // (what is stored), ledger_lane.go (how calls share writes), ledger_admit.go,
-// ledger_doubt.go (what an ask may think of others in flight), ledger_change.go,
-// ledger_history.go and ledger_repair.go; then records.go.
+// ledger_doubt.go (what an ask may think of others in flight), ledger_replay.go,
+// ledger_change.go, ledger_history.go and ledger_repair.go; then records.go.
 package mongo
 
 import (
