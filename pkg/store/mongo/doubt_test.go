@@ -121,6 +121,7 @@ func TestARefusalThatRestsOnAsksInFlightIsAskedAgain(t *testing.T) {
 }
 
 func TestAReplayInAnotherProcessIsTheSameAsk(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	for _, c := range []struct {
 		name    string
 		prepare func(other *process, a capacityledger.Ask)

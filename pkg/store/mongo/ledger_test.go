@@ -152,6 +152,7 @@ func TestOneRoundTripAdmitsTwoRefuseOneCloses(t *testing.T) {
 }
 
 func TestALostReplyIsTheSameAskWhenItComesAgain(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	for name, limit := range map[string]int64{"granted": 1, "refused": 0} {
 		t.Run(name, func(t *testing.T) {
 			p, w, _ := watched(t)
@@ -185,6 +186,7 @@ func TestWhatWasPushedAndNeverJudgedIsTakenBackByItsProcess(t *testing.T) {
 // away and another process goes on: nothing acknowledged is lost, and nothing is held
 // when all has expired.
 func TestACutAtAnyCommandLosesNothing(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	for _, after := range []bool{false, true} {
 		for _, again := range []bool{true, false} {
 			for n := 1; ; n++ {
