@@ -193,7 +193,7 @@ func (s several) Repair(ctx context.Context, now time.Time, limit int) (capacity
 // TestSeveralProcessesConform runs rows of the suite with every call going to another
 // process than the one before.
 func TestSeveralProcessesConform(t *testing.T) {
-	t.Parallel() // it waits more than it works
+	t.Parallel()             // it waits more than it works
 	skip := map[string]bool{ // these say the same of one process, at length, or stand above
 		"race: 64 first askers of a new subject, cap 1: exactly one": true, "race: one freed slot is taken once (A6)": true,
 		"race: 64 callers on a cap of N get exactly N, 1,000 times": true, "race: 20,000 asks count 20,000 (A3)": true,
