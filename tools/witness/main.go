@@ -15,7 +15,10 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 func main() {
@@ -36,8 +39,8 @@ func run(ctx context.Context, file, only string, recorded bool) error {
 	if err != nil {
 		return err
 	}
-	began, ran := time.Now(), 0
-	var failures []string
+	began := time.Now()
+	var chosen []mutation
 	for _, m := range mutations {
 		if !strings.Contains(m.Name, only) || recorded && len(m.Checks) == 0 {
 			continue
@@ -46,20 +49,50 @@ func run(ctx context.Context, file, only string, recorded bool) error {
 			fmt.Printf("LEFT  %-44s it needs %s\n", m.Name, m.Needs)
 			continue
 		}
-		ran++
-		if err := witness(ctx, ".", m); err != nil {
-			failures = append(failures, m.Name)
-			fmt.Printf("FAIL  %-44s %v\n", m.Name, err)
-			continue
-		}
-		fmt.Printf("ok    %-44s %s reddens\n", m.Name, m.Test)
+		chosen = append(chosen, m)
 	}
-	switch {
-	case ran == 0:
+	if len(chosen) == 0 {
 		return fmt.Errorf("no mutation in %s matches %q", file, only)
-	case len(failures) > 0:
-		return fmt.Errorf("%d of %d mutations were not noticed: %s", len(failures), ran, strings.Join(failures, ", "))
 	}
-	fmt.Printf("%d mutations, each noticed by its test, in %s\n", ran, time.Since(began).Round(time.Second))
+	fmt.Printf("%d mutations; first their tests without any of them\n", len(chosen))
+	before, err := unchanged(ctx, ".", chosen)
+	if err != nil {
+		return err
+	}
+	failures, err := each(ctx, chosen, before)
+	switch {
+	case err != nil:
+		return err
+	case len(failures) > 0:
+		return fmt.Errorf("%d of %d mutations were not noticed: %s", len(failures), len(chosen), strings.Join(failures, ", "))
+	}
+	fmt.Printf("%d mutations, each noticed by its test, in %s\n", len(chosen), time.Since(began).Round(time.Second))
 	return nil
+}
+
+// atOnce is how many mutants are built and tested at a time: while one links, another
+// compiles.
+const atOnce = 2
+
+// each tries every mutation and answers the names of those that were not noticed.
+func each(ctx context.Context, chosen []mutation, before map[string]verdict) (failures []string, err error) {
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for _, m := range chosen {
+		group.Go(func() error {
+			err := witness(ctx, ".", m, before[m.Name])
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failures = append(failures, m.Name)
+				fmt.Printf("FAIL  %-44s %v\n", m.Name, err)
+			} else {
+				fmt.Printf("ok    %-44s %s reddens\n", m.Name, m.Test)
+			}
+			return ctx.Err()
+		})
+	}
+	err = group.Wait()
+	return failures, err
 }

@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -55,9 +57,38 @@ func load(file string) ([]mutation, error) {
 	return all, nil
 }
 
-// witness says nil when the named test passes as the source stands and fails with
-// the mutation in it.
-func witness(ctx context.Context, root string, m mutation) error {
+// unchanged runs the named tests as the source stands, those of a package in one go,
+// and says how each came out. A witness is worth something only beside that.
+func unchanged(ctx context.Context, root string, all []mutation) (map[string]verdict, error) {
+	groups := map[string][]mutation{}
+	for _, m := range all {
+		key := m.Package + " " + strings.Join(m.Args, " ")
+		groups[key] = append(groups[key], m)
+	}
+	came := map[string]verdict{}
+	for _, key := range slices.Sorted(maps.Keys(groups)) {
+		group := groups[key]
+		patterns := map[string]bool{}
+		for _, m := range group {
+			patterns[pattern(m.Test)] = true
+		}
+		out, err := test(ctx, root, group[0], strings.Join(slices.Sorted(maps.Keys(patterns)), "|"))
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range group {
+			came[m.Name] = read(out, m.Test)
+		}
+	}
+	return came, nil
+}
+
+// witness says nil when the named test passed as the source stands, which is what
+// before says, and fails with the mutation in it.
+func witness(ctx context.Context, root string, m mutation, before verdict) error {
+	if before != passed {
+		return fmt.Errorf("%s %s without the mutation", m.Test, before)
+	}
 	scratch, err := os.MkdirTemp("", "witness")
 	if err != nil {
 		return err
@@ -67,18 +98,11 @@ func witness(ctx context.Context, root string, m mutation) error {
 	if err != nil {
 		return err
 	}
-	before, err := test(ctx, root, m)
-	switch {
-	case err != nil:
+	out, err := test(ctx, root, m, pattern(m.Test), "-overlay", overlay)
+	if err != nil {
 		return err
-	case before != passed:
-		return fmt.Errorf("%s %s without the mutation", m.Test, before)
 	}
-	after, err := test(ctx, root, m, "-overlay", overlay)
-	switch {
-	case err != nil:
-		return err
-	case after != failed:
+	if after := read(out, m.Test); after != failed {
 		return fmt.Errorf("%s %s with the mutation in it", m.Test, after)
 	}
 	return nil
@@ -122,22 +146,20 @@ const (
 	notBuilt verdict = "does not build"
 )
 
-// test runs the one test and reads go test's events, because an exit code alone
-// cannot tell a failed test from one that was not built or not found.
-func test(ctx context.Context, root string, m mutation, more ...string) (verdict, error) {
-	args := append([]string{"test", "-json", "-vet=off", "-timeout=5m", "-run", pattern(m.Test)}, more...)
+// test runs the tests of the mutation's package that the pattern names, and answers
+// go test's events, because an exit code alone cannot tell a failed test from one that
+// was not built or not found.
+func test(ctx context.Context, root string, m mutation, pattern string, more ...string) ([]byte, error) {
+	args := append([]string{"test", "-json", "-vet=off", "-timeout=5m", "-run", pattern}, more...)
 	args = append(args, m.Args...)
 	cmd := exec.CommandContext(ctx, "go", append(args, m.Package)...)
 	cmd.Dir = root
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		return "", err
+		return nil, err
 	}
-	if ctx.Err() != nil {
-		return "", ctx.Err()
-	}
-	return read(out, m.Test), nil
+	return out, ctx.Err()
 }
 
 // pattern matches the test and its row exactly.

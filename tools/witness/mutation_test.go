@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +24,16 @@ func module(t *testing.T) string {
 	return root
 }
 
+// try looks at the mutation as run does, by itself.
+func try(t *testing.T, root string, m mutation) error {
+	t.Helper()
+	before, err := unchanged(t.Context(), root, []mutation{m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return witness(t.Context(), root, m, before[m.Name])
+}
+
 func noticed() mutation {
 	return mutation{Name: "drop the limit", Rule: "the limit", File: "rule.go", Old: "n <= 3", New: "n <= 30", Package: ".", Test: "TestFourIsRefused"}
 }
@@ -32,7 +43,7 @@ func TestAMutationThatItsTestNoticesIsWitnessed(t *testing.T) {
 	for _, name := range []string{"TestFourIsRefused", "TestFourIsRefused/a row"} {
 		m := noticed()
 		m.Test = name
-		if err := witness(t.Context(), root, m); err != nil {
+		if err := try(t, root, m); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -54,9 +65,24 @@ func TestAWitnessThatShowsNothingFails(t *testing.T) {
 	} {
 		m := noticed()
 		change(&m)
-		if err := witness(t.Context(), root, m); err == nil || !strings.Contains(err.Error(), want) {
+		if err := try(t, root, m); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q, got %v", want, err)
 		}
+	}
+}
+
+// The tests of one package run together, and each is told apart.
+func TestUnchangedTestsRunInOneGo(t *testing.T) {
+	var all []mutation
+	want := map[string]verdict{"TestFourIsRefused": passed, "TestFourIsRefused/a row": passed, "TestNever": skipped, "TestSixIsAllowed": notRun}
+	for name := range want {
+		m := noticed()
+		m.Name, m.Test = name, name
+		all = append(all, m)
+	}
+	got, err := unchanged(t.Context(), module(t), all)
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("they came out as %v, %v; want %v", got, err, want)
 	}
 }
 
