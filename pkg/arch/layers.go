@@ -13,7 +13,7 @@ var Layers = [][]string{
 	{"pkg/capacityledger", "pkg/budgetfloor", "pkg/records", "pkg/pricing"},
 	{
 		"pkg/teams", "pkg/auth", "pkg/botsource", "pkg/platformcfg", "pkg/runs", "pkg/queue",
-		"pkg/decisions", "pkg/audit", "pkg/orgusage", "pkg/api",
+		"pkg/decisions", "pkg/audit", "pkg/orgusage", "pkg/api", "pkg/secrets",
 	},
 	{"pkg/launch", "pkg/runner", "pkg/runner/sampleagent", "pkg/client", "pkg/store/internal/subject"},
 	{"pkg/store/memory", "pkg/store/embedded", "pkg/store/mongo", "pkg/queue/nats", "pkg/server", "pkg/metrics", "cmd/internal/yamlfile"},
