@@ -1,6 +1,8 @@
-// Package auth keeps the bearer tokens and tells who a bearer is. A token is 256
-// random bits; only its SHA-256 is stored, so the store gives none away, and it is
-// shown once.
+// Package auth knows who a caller is and what they may do: accounts of people and
+// programs with their roles in teams, and the bearer tokens of accounts and teams. A
+// token is 256 random bits; only its SHA-256 is stored, so the store gives none away,
+// and it is shown once. Nothing is cached: a token that is revoked, and an account that
+// is disabled or loses a role, counts from the next request on.
 package auth
 
 import (
@@ -21,65 +23,27 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/records"
 )
 
-// Role is what a token may do in its team. Roles are a ladder; a word that is not
-// on it is below every role.
-type Role string
-
-// The roles, from the lowest.
-const (
-	Viewer Role = "viewer"
-	Member Role = "member"
-	Admin  Role = "admin"
-)
-
-func (r Role) rank() int {
-	switch r {
-	case Viewer:
-		return 1
-	case Member:
-		return 2
-	case Admin:
-		return 3
-	}
-	return 0
-}
-
-// AtLeast says whether the role includes another. A word off the ladder includes
-// nothing and is included in nothing.
-func (r Role) AtLeast(other Role) bool { return other.rank() > 0 && r.rank() >= other.rank() }
-
-// Principal is who a bearer is. The zero Principal is nobody.
-type Principal struct {
-	Name    string // the token's name, for people and for the audit trail
-	TokenID string
-	// Operator may act in every team and on the platform; Team and Role are empty.
-	Operator bool
-	Team     holdfast.TeamID
-	Role     Role
-}
-
-// May says whether the principal has at least that role in the team.
-func (p Principal) May(team holdfast.TeamID, role Role) bool {
-	return p.Operator || (p.Team != "" && p.Team == team && p.Role.AtLeast(role))
-}
-
-// ErrUnauthenticated: there is no token, or it is unknown, expired or revoked. The
-// caller is not told which.
+// ErrUnauthenticated: there is no token, or it is unknown, expired or revoked, or its
+// account is disabled or gone. The caller is not told which.
 var ErrUnauthenticated = errors.New("the token is missing, unknown, expired or revoked")
 
 // Token is a stored token. Times that have not happened are zero.
 type Token struct {
-	ID         string          `json:"id"`
-	Name       string          `json:"name"`
-	Operator   bool            `json:"operator,omitempty"`
-	Team       holdfast.TeamID `json:"team,omitempty"`
-	Role       Role            `json:"role,omitempty"`
-	Hash       string          `json:"hash"` // hexadecimal SHA-256 of the bearer text
-	CreatedAt  time.Time       `json:"created_at"`
-	CreatedBy  string          `json:"created_by,omitempty"`
-	ExpiresAt  time.Time       `json:"expires_at,omitzero"` // zero: never
-	RevokedAt  time.Time       `json:"revoked_at,omitzero"`
-	LastUsedAt time.Time       `json:"last_used_at,omitzero"` // at most a minute old
+	ID       string          `json:"id"`
+	Name     string          `json:"name"`
+	Operator bool            `json:"operator,omitempty"`
+	Team     holdfast.TeamID `json:"team,omitempty"`
+	Role     Role            `json:"role,omitempty"`
+	// Account makes it a personal token: it may do what the account may, limited to Team
+	// and Role where they are set. Serial is the account's.
+	Account    string    `json:"account,omitempty"`
+	Serial     string    `json:"serial,omitempty"`
+	Hash       string    `json:"hash"` // hexadecimal SHA-256 of the bearer text
+	CreatedAt  time.Time `json:"created_at"`
+	CreatedBy  string    `json:"created_by,omitempty"`
+	ExpiresAt  time.Time `json:"expires_at,omitzero"` // zero: never
+	RevokedAt  time.Time `json:"revoked_at,omitzero"`
+	LastUsedAt time.Time `json:"last_used_at,omitzero"` // at most a minute old
 }
 
 // Valid says whether the token opens anything at an instant.
@@ -89,17 +53,19 @@ func (t Token) Valid(now time.Time) bool {
 
 // Tokens issues, lists, revokes and reads tokens.
 type Tokens struct {
-	table *records.Table[Token]
-	clock clock.Clock
-	ids   records.IDs
+	table    *records.Table[Token]
+	accounts *Accounts
+	clock    clock.Clock
+	ids      records.IDs
 
 	mu   sync.Mutex
 	used map[string]time.Time // by token id: when this process last wrote its use
 }
 
 const (
-	indexHash = "hash"
-	indexTeam = "team"
+	indexHash    = "hash"
+	indexTeam    = "team"
+	indexAccount = "account"
 )
 
 // prefix begins every token, so that one that leaked can be recognised.
@@ -111,12 +77,15 @@ const operatorID = "operator"
 // usedEvery is how often the last use of a token is written.
 const usedEvery = time.Minute
 
-// New opens the collection "tokens".
+// New opens the collections "tokens" and "accounts".
 func New(ctx context.Context, db records.DB, clock clock.Clock) (*Tokens, error) {
-	schema := records.Schema{Name: "tokens", Indexes: []records.Index{{Name: indexHash, Unique: true}, {Name: indexTeam}}}
+	schema := records.Schema{Name: "tokens", Indexes: []records.Index{{Name: indexHash, Unique: true}, {Name: indexTeam}, {Name: indexAccount}}}
 	table, err := records.NewTable(ctx, db, schema, func(t Token) string { return t.ID }, func(t Token) map[string]string {
 		k := map[string]string{indexHash: t.Hash}
-		if t.Team != "" {
+		switch {
+		case t.Account != "":
+			k[indexAccount] = t.Account
+		case t.Team != "":
 			k[indexTeam] = string(t.Team)
 		}
 		return k
@@ -124,8 +93,15 @@ func New(ctx context.Context, db records.DB, clock clock.Clock) (*Tokens, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Tokens{table: table, clock: clock, used: map[string]time.Time{}}, nil
+	accounts, err := newAccounts(ctx, db, clock)
+	if err != nil {
+		return nil, err
+	}
+	return &Tokens{table: table, accounts: accounts, clock: clock, used: map[string]time.Time{}}, nil
 }
+
+// Accounts are the accounts that personal tokens belong to.
+func (s *Tokens) Accounts() *Accounts { return s.accounts }
 
 // NewBearer makes the text of a new token: "hf_" and 256 random bits.
 func NewBearer() string {
@@ -141,20 +117,22 @@ func hashOf(bearer string) string {
 
 // Issue describes a token to be issued.
 type Issue struct {
-	Team      holdfast.TeamID
-	Name      string
-	Role      Role
+	Team holdfast.TeamID // of a personal token: the one team that it is limited to; empty: none
+	Name string
+	Role Role // of a personal token: the most that it may; empty: all that the account may
+	// Account makes it a personal token of that account.
+	Account   string
 	ExpiresAt time.Time // zero: never
 	By        string    // who issues it
 }
 
 func (i Issue) check(now time.Time) error {
 	switch {
-	case i.Team == "":
+	case i.Team == "" && i.Account == "":
 		return &holdfast.InvalidError{Field: "team", Problem: "it is missing", Allowed: "the id of a team"}
 	case strings.TrimSpace(i.Name) == "" || len(i.Name) > 100 || holdfast.Clip(i.Name, 100) != i.Name:
 		return &holdfast.InvalidError{Field: "name", Problem: "it is missing, too long or holds control characters", Allowed: "1 to 100 bytes that say what the token is for"}
-	case i.Role.rank() == 0:
+	case i.Role.rank() == 0 && (i.Role != "" || i.Account == ""):
 		return &holdfast.InvalidError{Field: "role", Problem: fmt.Sprintf("%q is not a role", holdfast.Clip(string(i.Role), 40)), Allowed: "viewer, member, admin"}
 	case !i.ExpiresAt.IsZero() && !i.ExpiresAt.After(now):
 		return &holdfast.InvalidError{Field: "expires_at", Problem: "it has passed already", Allowed: "an instant in the future, or absent"}
@@ -163,15 +141,25 @@ func (i Issue) check(now time.Time) error {
 }
 
 // Issue makes a token. bearer is its text; it is nowhere else and cannot be had
-// again.
+// again. An account that does not exist matches [records.ErrNotFound].
 func (s *Tokens) Issue(ctx context.Context, issue Issue) (token Token, bearer string, err error) {
 	now := s.clock.Now()
 	if err := issue.check(now); err != nil {
 		return Token{}, "", err
 	}
+	serial := ""
+	if issue.Account != "" {
+		account, err := s.accounts.Get(ctx, issue.Account)
+		if err != nil {
+			return Token{}, "", err
+		}
+		if serial = account.Serial; issue.Team != "" && !account.IsOperator() && account.RoleIn(issue.Team) == "" {
+			return Token{}, "", &holdfast.InvalidError{Field: "team", Problem: fmt.Sprintf("the account has no role in %s", issue.Team), Allowed: "a team of the account, or absent"}
+		}
+	}
 	bearer = NewBearer()
 	v, err := s.table.Insert(ctx, Token{
-		ID: s.ids.Next(now), Name: issue.Name, Team: issue.Team, Role: issue.Role, Hash: hashOf(bearer),
+		ID: s.ids.Next(now), Name: issue.Name, Team: issue.Team, Role: issue.Role, Account: issue.Account, Serial: serial, Hash: hashOf(bearer),
 		CreatedAt: now, CreatedBy: issue.By, ExpiresAt: issue.ExpiresAt.UTC(),
 	})
 	if err != nil {
@@ -183,10 +171,19 @@ func (s *Tokens) Issue(ctx context.Context, issue Issue) (token Token, bearer st
 // List lists a team's tokens, the newest first, expired and revoked ones too. An
 // empty team lists nothing.
 func (s *Tokens) List(ctx context.Context, team holdfast.TeamID, limit int, cursor string) (list []Token, next string, err error) {
-	if limit, err = records.PageSize(limit); err != nil || team == "" {
+	return s.list(ctx, indexTeam, string(team), limit, cursor)
+}
+
+// ListOf is List of an account's tokens.
+func (s *Tokens) ListOf(ctx context.Context, account string, limit int, cursor string) (list []Token, next string, err error) {
+	return s.list(ctx, indexAccount, account, limit, cursor)
+}
+
+func (s *Tokens) list(ctx context.Context, index, owner string, limit int, cursor string) (list []Token, next string, err error) {
+	if limit, err = records.PageSize(limit); err != nil || owner == "" {
 		return nil, "", err
 	}
-	values, next, err := s.table.List(ctx, records.Query{Index: indexTeam, Equal: string(team), Descending: true, Limit: limit, After: cursor})
+	values, next, err := s.table.List(ctx, records.Query{Index: index, Equal: owner, Descending: true, Limit: limit, After: cursor})
 	if err != nil {
 		return nil, "", err
 	}
@@ -199,12 +196,21 @@ func (s *Tokens) List(ctx context.Context, team holdfast.TeamID, limit int, curs
 // Revoke ends a team's token at once and for good; again is no error. Another
 // team's token does not exist: the error matches [records.ErrNotFound].
 func (s *Tokens) Revoke(ctx context.Context, team holdfast.TeamID, id string) (Token, error) {
+	return s.revoke(ctx, id, func(t Token) bool { return team != "" && t.Account == "" && t.Team == team })
+}
+
+// RevokeOf is Revoke of an account's token.
+func (s *Tokens) RevokeOf(ctx context.Context, account, id string) (Token, error) {
+	return s.revoke(ctx, id, func(t Token) bool { return account != "" && t.Account == account })
+}
+
+func (s *Tokens) revoke(ctx context.Context, id string, owns func(Token) bool) (Token, error) {
 	missing := fmt.Errorf("revoke token %q: %w", holdfast.Clip(id, 80), records.ErrNotFound)
-	if team == "" || id == "" || len(id) > 64 || holdfast.Clip(id, 64) != id {
+	if id == "" || len(id) > 64 || holdfast.Clip(id, 64) != id {
 		return Token{}, missing
 	}
 	v, err := s.table.Update(ctx, id, func(t *Token) error {
-		if t.Team != team {
+		if !owns(*t) {
 			return missing
 		}
 		if t.RevokedAt.IsZero() {
@@ -236,8 +242,15 @@ func (s *Tokens) Authenticate(ctx context.Context, bearer string) (Principal, er
 	if !token.Valid(now) {
 		return Principal{}, ErrUnauthenticated
 	}
+	who := Principal{Name: token.Name, Operator: token.Operator, Team: token.Team, Role: token.Role}
+	if token.Account != "" {
+		if who, err = s.accounts.Principal(ctx, token.Account, token.Serial, token.Team, token.Role); err != nil {
+			return Principal{}, err
+		}
+	}
+	who.TokenID = token.ID
 	s.touch(ctx, token, now)
-	return Principal{Name: token.Name, TokenID: token.ID, Operator: token.Operator, Team: token.Team, Role: token.Role}, nil
+	return who, nil
 }
 
 // errFresh ends an update that has nothing to do.

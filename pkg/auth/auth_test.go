@@ -39,7 +39,7 @@ func issue(t *testing.T, tokens *auth.Tokens, i auth.Issue) (auth.Token, string)
 
 func refused(t *testing.T, tokens *auth.Tokens, bearer, why string) {
 	t.Helper()
-	if who, err := tokens.Authenticate(t.Context(), bearer); !errors.Is(err, auth.ErrUnauthenticated) || who != (auth.Principal{}) {
+	if who, err := tokens.Authenticate(t.Context(), bearer); !errors.Is(err, auth.ErrUnauthenticated) || !cmp.Equal(who, auth.Principal{}) {
 		t.Errorf("%s: %+v, %v; want unauthenticated", why, who, err)
 	}
 }
@@ -56,7 +56,7 @@ func TestATokenOpensWhatItWasIssuedForAndTheStoreHasNoneOfItsText(t *testing.T) 
 	if diff := cmp.Diff(want, who); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
-	c, err := db.Collection(t.Context(), records.Schema{Name: "tokens", Indexes: []records.Index{{Name: "hash", Unique: true}, {Name: "team"}}})
+	c, err := db.Collection(t.Context(), records.Schema{Name: "tokens", Indexes: []records.Index{{Name: "hash", Unique: true}, {Name: "team"}, {Name: "account"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
