@@ -15,7 +15,7 @@ import (
 
 // Capacity shows the subjects of a team, and those over all teams where they are
 // capped or used. An operator that names no team sees every team's; anybody else
-// sees the own team's only.
+// sees the own teams' only.
 func (s *Service) Capacity(ctx context.Context, who auth.Principal, team string) ([]SubjectView, error) {
 	rules, err := s.readRules(ctx)
 	if err != nil {
@@ -58,6 +58,19 @@ func (s *Service) teamsShown(ctx context.Context, who auth.Principal, name strin
 	if name == "" && who.Operator {
 		all, err := s.Teams.All(ctx)
 		return all, unavailable(err)
+	}
+	if name == "" && who.Team == "" {
+		var own []teams.Team
+		for _, id := range who.Teams() {
+			team, err := s.teamOf(ctx, who, id)
+			if err != nil && !errors.Is(err, ErrNotFound) {
+				return nil, err
+			}
+			if err == nil {
+				own = append(own, team)
+			}
+		}
+		return own, nil
 	}
 	if name == "" {
 		name = string(who.Team)
@@ -165,7 +178,7 @@ func visibleHoldings(who auth.Principal, subject holdfast.Subject, holdings []ho
 	var visible []holdfast.Holding
 	var others *holdfast.Holding
 	for _, h := range holdings {
-		if h.Holder.Tier() != holdfast.TierTeam || h.Holder.Team() == who.Team {
+		if h.Holder.Tier() != holdfast.TierTeam || who.In(h.Holder.Team()) {
 			visible = append(visible, h)
 			continue
 		}

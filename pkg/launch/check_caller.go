@@ -37,7 +37,7 @@ func (s *Service) checkMaintenance(_ context.Context, a *admission, _ call) (hol
 // checkMembership refuses a caller of another team. A team that the caller may not
 // see answers the same whether it exists or not.
 func (s *Service) checkMembership(_ context.Context, _ *admission, c call) (holdfast.Denial, error) {
-	if c.who.Operator || (c.who.Team != "" && c.who.Team == c.team) {
+	if c.who.In(c.team) {
 		return holdfast.Denial{}, nil
 	}
 	return holdfast.Denial{
@@ -53,7 +53,7 @@ func (s *Service) checkRole(_ context.Context, _ *admission, c call) (holdfast.D
 	}
 	return holdfast.Denial{
 		Reason: holdfast.DenyRole,
-		Public: fmt.Sprintf("the role %s may not launch; it takes a member or an admin", c.who.Role),
+		Public: fmt.Sprintf("the role %s may not launch; it takes a member or an admin", c.who.RoleIn(c.team)),
 	}, nil
 }
 

@@ -16,7 +16,7 @@ import (
 func (s *Service) owned(ctx context.Context, who auth.Principal, id holdfast.RunID, role auth.Role) (runs.Run, error) {
 	run, err := s.Runs.Get(ctx, id)
 	switch {
-	case errors.Is(err, records.ErrNotFound), err == nil && !who.Operator && (who.Team == "" || who.Team != run.Team):
+	case errors.Is(err, records.ErrNotFound), err == nil && !who.In(run.Team):
 		return runs.Run{}, fmt.Errorf("run %s: %w", holdfast.Clip(string(id), 64), ErrNotFound)
 	case err != nil:
 		return runs.Run{}, unavailable(err)
