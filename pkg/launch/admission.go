@@ -49,16 +49,6 @@ type call struct {
 	repo string // as budgetfloor.RepoName has it; empty: none
 }
 
-// candidate is what is judged once the bot is resolved. [Service.candidate] is its
-// only constructor, for a launch and for a continuation alike.
-type candidate struct {
-	identity     holdfast.Identity
-	bot          holdfast.Bot
-	team         holdfast.TeamID
-	ask, minimum holdfast.MicroUSD
-	unit         bool // it takes a run of the month
-}
-
 // took remembers how to give back what is about to be taken. It is called before
 // the taking where the answer can be lost: giving back what was never taken is
 // harmless.

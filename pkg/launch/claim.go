@@ -186,7 +186,7 @@ func (s *Service) judgeAgain(ctx context.Context, run runs.Run) ([]runs.Hold, ho
 	if ask <= 0 {
 		return nil, holdfast.Denial{Reason: holdfast.DenyMonthlyUSD, Public: "the run has spent its budget"}, nil
 	}
-	c := candidate{identity: run.Identity, bot: run.Bot, team: run.Team, ask: ask, minimum: min(ask, max(leastUSD, ask/10))}
+	c := continuation(run, ask, false)
 	var unit []runs.Hold
 	for _, hold := range run.Holds {
 		if hold.Subject.Axis == holdfast.AxisRuns {

@@ -72,6 +72,12 @@ func (s *Service) tellRunner(ctx context.Context, id holdfast.RunID) {
 // capacity: through the same gate, as the identity in its document, with what is
 // left of its budget. It is queued again under the same id.
 func (s *Service) Resume(ctx context.Context, who auth.Principal, id holdfast.RunID) (runs.Run, holdfast.Denial, error) {
+	return s.ResumeFrom(ctx, who, id, SurfaceResume)
+}
+
+// ResumeFrom is [Service.Resume] for a surface that goes on with runs on its own. It
+// is judged like any other: nothing that starts a run passes beside the gate.
+func (s *Service) ResumeFrom(ctx context.Context, who auth.Principal, id holdfast.RunID, surface Surface) (runs.Run, holdfast.Denial, error) {
 	run, err := s.owned(ctx, who, id, auth.Member)
 	if err != nil {
 		return runs.Run{}, holdfast.Denial{}, err
@@ -96,7 +102,7 @@ func (s *Service) Resume(ctx context.Context, who auth.Principal, id holdfast.Ru
 	c := call{who: who, team: run.Team, repo: run.Repo}
 	found, denial, err := s.judge(ctx, a, c, s.resume(run, remaining))
 	if err == nil {
-		denial = s.decided(a, c, found, Request{Bot: string(run.Identity.Bot()), Repo: run.Repo, Surface: "resume"}, denial, took())
+		denial = s.decided(a, c, found, Request{Bot: string(run.Identity.Bot()), Repo: run.Repo, Surface: surface}, denial, took())
 	}
 	if denial.Denied() || err != nil {
 		s.unwind(ctx, a, 0)

@@ -67,7 +67,7 @@ func (s *Service) decided(a *admission, c call, found candidate, r Request, deni
 		denial.Holders = visibleHoldings(c.who, denial.Subject, denial.Holders)
 	}
 	decision := decisions.Decision{
-		Team: c.team, Bot: r.Bot, Identity: found.identity, Surface: r.Surface, Caller: c.who.Name, Repo: r.Repo, Checks: a.checks,
+		Team: c.team, Bot: r.Bot, Identity: found.identity, Surface: string(r.Surface), Caller: c.who.Name, Repo: r.Repo, Checks: a.checks,
 	}
 	if denial.Denied() {
 		decision = decision.Refused(denial)

@@ -108,7 +108,8 @@ func (s *Service) resolve(r *Request) resolveFunc {
 		if r.Inputs, err = fillInputs(found.Bot, r.Inputs, r.External); err != nil {
 			return candidate{}, holdfast.Denial{}, err
 		}
-		return s.candidate(a, found.Identity, found.Bot, r.BudgetUSD, r.MinBudgetUSD)
+		c, err := s.candidate(a, WorkloadOf(found), r.BudgetUSD, r.MinBudgetUSD)
+		return c, holdfast.Denial{}, err
 	}
 }
 
@@ -119,9 +120,10 @@ func (s *Service) resume(run runs.Run, left holdfast.MicroUSD) resolveFunc {
 		if denial := s.checkLane(run.Bot.Lane, run.External); denial.Denied() {
 			return candidate{}, denial, nil
 		}
-		bot := run.Bot
-		bot.BudgetUSD, bot.MinBudget = nil, nil // its budget was decided at the launch
-		return s.candidate(a, run.Identity, bot, &left, nil)
+		w := WorkloadOf(run)
+		w.bot.BudgetUSD, w.bot.MinBudget = nil, nil // its budget was decided at the launch
+		c, err := s.candidate(a, w, &left, nil)
+		return c, holdfast.Denial{}, err
 	}
 }
 
@@ -163,44 +165,4 @@ func fillInputs(bot holdfast.Bot, given map[string]string, external bool) (map[s
 		}
 	}
 	return filled, nil
-}
-
-// leastUSD is the smallest amount that a run is worth starting with, unless a tenth
-// of its ask is more.
-const leastUSD = holdfast.OneUSD / 20
-
-// candidate makes the gate's subject, on every road into the gate: who is judged, and
-// what is asked. The ask is the least of the run's budget, the bot's and the
-// platform's ceiling; where neither the run nor its bot names one it begins at the
-// platform's default, so that a promise is never of nothing.
-func (s *Service) candidate(a *admission, identity holdfast.Identity, bot holdfast.Bot, budget, least *holdfast.MicroUSD) (candidate, holdfast.Denial, error) {
-	c := candidate{identity: identity, bot: bot, team: a.team.ID, unit: true}
-	limits := a.rules.limits
-	switch {
-	case budget != nil && bot.BudgetUSD != nil:
-		c.ask = min(*budget, *bot.BudgetUSD)
-	case budget != nil:
-		c.ask = *budget
-	case bot.BudgetUSD != nil:
-		c.ask = *bot.BudgetUSD
-	default:
-		c.ask = *limits.DefaultRunUSD
-	}
-	if limits.MaxRunUSD != nil {
-		c.ask = min(c.ask, *limits.MaxRunUSD)
-	}
-	c.minimum = min(c.ask, max(leastUSD, c.ask/10))
-	switch {
-	case c.ask <= 0:
-		return candidate{}, holdfast.Denial{}, invalid("budget_usd", fmt.Sprintf("the run would ask for %s", c.ask.Dollars()), "more than 0 dollars")
-	case least != nil && *least > c.ask:
-		return candidate{}, holdfast.Denial{}, invalid("min_budget_usd", fmt.Sprintf("the run asks for %s at most", c.ask.Dollars()), "at most "+c.ask.String())
-	case least != nil:
-		c.minimum = *least
-	case bot.MinBudget != nil && *bot.MinBudget > c.ask:
-		return candidate{}, holdfast.Denial{}, invalid("budget_usd", fmt.Sprintf("the run would ask for %s, and its bot needs %s", c.ask.Dollars(), bot.MinBudget.Dollars()), "at least "+bot.MinBudget.String())
-	case bot.MinBudget != nil:
-		c.minimum = *bot.MinBudget
-	}
-	return c, holdfast.Denial{}, nil
 }

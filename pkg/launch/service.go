@@ -113,9 +113,9 @@ type Request struct {
 	// the lesser of the ask and max(0.05 USD, a tenth of it).
 	BudgetUSD, MinBudgetUSD *holdfast.MicroUSD
 	Inputs                  map[string]string
-	Pool                    string // empty: the default pool
-	External                bool   // the caller runs the work and reports on it
-	Surface                 string // where it came from: "rest", "exec", …; kept in the decision
+	Pool                    string  // empty: the default pool
+	External                bool    // the caller runs the work and reports on it
+	Surface                 Surface // where it came from; kept in the decision
 	// Run is the id that the run shall have, made by [runs.Repository.NewID] and never
 	// used before; empty: a new one. A surface that must find the run again when its
 	// own process dies in between names it.

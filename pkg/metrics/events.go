@@ -96,11 +96,10 @@ func reasonLabel(d holdfast.Denial) string {
 	return other
 }
 
-// surfaceLabel is a surface as a label. Surfaces are words of this code and not of
-// callers; the list keeps it so.
+// surfaceLabel is a surface as a label. Surfaces are words of the gate and not of
+// callers; its list keeps it so.
 func surfaceLabel(surface string) string {
-	switch surface {
-	case "rest", "exec", "resume", "schedule", "webhook", "board", "retry", "dlq":
+	if slices.Contains(launch.Surfaces(), launch.Surface(surface)) {
 		return surface
 	}
 	return other

@@ -16,12 +16,6 @@ import (
 // launchID is the launch route's id: its idempotency key also fixes the run's id.
 const launchID = "launch"
 
-// The surfaces that this package brings launches from.
-const (
-	surfaceREST = "rest"
-	surfaceExec = "exec"
-)
-
 func (s *Server) runRoutes() {
 	gate := []int{http.StatusPaymentRequired, http.StatusConflict, http.StatusTooManyRequests}
 	register(s, route{method: "POST", path: "/api/runs", id: launchID, group: "runs", who: anyToken, status: http.StatusAccepted, also: []int{http.StatusCreated}, problems: gate, summary: "Launch a run"}, s.launch)
@@ -39,9 +33,9 @@ func (s *Server) runRoutes() {
 type launchInput struct{ Body api.LaunchRequest }
 
 func requestOf(b api.LaunchRequest) launch.Request {
-	surface := surfaceREST
+	surface := launch.SurfaceREST
 	if b.External {
-		surface = surfaceExec
+		surface = launch.SurfaceExec
 	}
 	return launch.Request{
 		Team: b.Team, Bot: b.Bot, Repo: b.Repo, BudgetUSD: b.BudgetUSD, MinBudgetUSD: b.MinBudgetUSD,

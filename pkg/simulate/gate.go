@@ -120,7 +120,7 @@ func furnish(ctx context.Context, now time.Time, deps launch.Deps, bots *botsour
 // request is a row as a launch. Its repository matters to quotas alone.
 func (g *gate) request(r Row) launch.Request {
 	ask := r.Ask
-	request := launch.Request{Team: string(r.Team), Bot: string(r.Identity.Bot()), BudgetUSD: &ask, External: true, Surface: "simulate"}
+	request := launch.Request{Team: string(r.Team), Bot: string(r.Identity.Bot()), BudgetUSD: &ask, External: true, Surface: launch.SurfaceSimulate}
 	if g.quotas {
 		request.Repo = budgetfloor.RepoName(r.Repo)
 	}
