@@ -52,10 +52,16 @@ func (b *Bus) RequestClaim(ctx context.Context, claim queue.Claim) (queue.Grant,
 // returns nil when those that it began are answered. An error of answer tells the
 // runner that nothing is known, never a verdict.
 func (b *Bus) ServeClaims(ctx context.Context, answer func(context.Context, queue.Claim) (queue.Grant, error)) error {
+	return b.serve(ctx, claimSubject, "claims", func(ctx context.Context, m *natsgo.Msg) { b.answerClaim(ctx, m, answer) })
+}
+
+// serve hands requests on a subject to handle, several at a time; each request goes to
+// one of all servers.
+func (b *Bus) serve(ctx context.Context, subject, what string, handle func(context.Context, *natsgo.Msg)) error {
 	requests := make(chan *natsgo.Msg, claimBuffer)
-	subscription, err := b.nc.ChanQueueSubscribe(claimSubject, serverGroup, requests)
+	subscription, err := b.nc.ChanQueueSubscribe(subject, serverGroup, requests)
 	if err != nil {
-		return fmt.Errorf("serve claims: %w", err)
+		return fmt.Errorf("serve %s: %w", what, err)
 	}
 	defer func() { _ = subscription.Unsubscribe() }() // fails only when the connection is gone
 	var handlers sync.WaitGroup
@@ -68,12 +74,12 @@ func (b *Bus) ServeClaims(ctx context.Context, answer func(context.Context, queu
 		case <-ctx.Done():
 			return nil
 		case <-closed:
-			return fmt.Errorf("serve claims: %w", natsgo.ErrConnectionClosed)
+			return fmt.Errorf("serve %s: %w", what, natsgo.ErrConnectionClosed)
 		case m := <-requests:
 			slots <- struct{}{}
 			handlers.Go(func() {
 				defer func() { <-slots }()
-				b.answerClaim(context.WithoutCancel(ctx), m, answer)
+				handle(context.WithoutCancel(ctx), m)
 			})
 		}
 	}

@@ -255,6 +255,7 @@ const (
 	tellSubjects   = "holdfast.tell."
 	cancelSubjects = "holdfast.cancel."
 	claimSubject   = "holdfast.claims"
+	secretSubject  = "holdfast.secrets"
 	runnerGroup    = "holdfast-runners"
 	serverGroup    = "holdfast-servers"
 )
