@@ -66,6 +66,11 @@ func TeamSubject(team TeamID, axis Axis, period string) Subject {
 	return Subject{KindTeam, string(team), axis, period}
 }
 
+// OrgSubject is an organisation's subject on an axis; period is empty for slots.
+func OrgSubject(org OrgID, axis Axis, period string) Subject {
+	return Subject{KindOrg, string(org), axis, period}
+}
+
 // PlatformSubject is the subject of an axis over all teams.
 func PlatformSubject(axis Axis, period string) Subject {
 	return Subject{KindPlatform, PlatformAll, axis, period}

@@ -9,7 +9,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/capacityledger"
 	"github.com/holdfast-io/holdfast/pkg/decisions"
 	"github.com/holdfast-io/holdfast/pkg/runs"
-	"github.com/holdfast-io/holdfast/pkg/teams"
 )
 
 // admission is one passage through the gate: what it has taken so far, how each of
@@ -21,7 +20,7 @@ type admission struct {
 	asks  int       // the generation of its allocation ids
 	dry   bool      // a preview: judge, take nothing
 	rules rules
-	team  teams.Team
+	owners
 
 	holds  []runs.Hold
 	budget holdfast.MicroUSD

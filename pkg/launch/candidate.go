@@ -40,12 +40,11 @@ func (w Workload) Identity() holdfast.Identity { return w.identity }
 // Bot is what it would run.
 func (w Workload) Bot() holdfast.Bot { return w.bot }
 
-// candidate is what is judged once the bot is resolved: a workload in a team, with
-// what it asks for. [Service.candidate] is its only constructor, for a launch and
+// candidate is what is judged once the bot is resolved: a workload with what it asks
+// for. [Service.candidate] is its only constructor, for a launch and
 // for a continuation alike.
 type candidate struct {
 	Workload
-	team         holdfast.TeamID
 	ask, minimum holdfast.MicroUSD
 	unit         bool // it takes a run of the month
 }
@@ -59,7 +58,7 @@ const leastUSD = holdfast.OneUSD / 20
 // the run nor its bot names one it begins at the platform's default, so that a
 // promise is never of nothing. A continuation's budget was decided at its launch.
 func (s *Service) candidate(a *admission, w Workload, budget, least *holdfast.MicroUSD) (candidate, error) {
-	c := candidate{Workload: w, team: a.team.ID, unit: true}
+	c := candidate{Workload: w, unit: true}
 	limits := a.rules.limits
 	switch {
 	case budget != nil && w.bot.BudgetUSD != nil:
@@ -93,5 +92,5 @@ func (s *Service) candidate(a *admission, w Workload, budget, least *holdfast.Mi
 // continuation is what is left of a run's budget, asked for as its document's
 // workload. unit says whether it takes a run of the month.
 func continuation(run runs.Run, ask holdfast.MicroUSD, unit bool) candidate {
-	return candidate{Workload: WorkloadOf(run), team: run.Team, ask: ask, minimum: min(ask, max(leastUSD, ask/10)), unit: unit}
+	return candidate{Workload: WorkloadOf(run), ask: ask, minimum: min(ask, max(leastUSD, ask/10)), unit: unit}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -13,44 +14,72 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/teams"
 )
 
-// Capacity shows the subjects of a team, and those over all teams where they are
-// capped or used. An operator that names no team sees every team's; anybody else
-// sees the own teams' only.
+// Capacity shows the subjects of a team and of its organisation, and those over all
+// teams where they are capped or used. An operator that names no team sees every
+// team's and organisation's; anybody else sees the own teams' only.
 func (s *Service) Capacity(ctx context.Context, who auth.Principal, team string) ([]SubjectView, error) {
 	rules, err := s.readRules(ctx)
 	if err != nil {
 		return nil, err
 	}
-	shown, err := s.teamsShown(ctx, who, team)
+	shown, err := s.ownersShown(ctx, who, rules, team)
 	if err != nil {
 		return nil, err
 	}
 	now := s.now()
 	month := holdfast.MonthPeriod(now)
 	var views []SubjectView
-	for _, team := range shown {
-		for _, subject := range []holdfast.Subject{
-			holdfast.TeamSubject(team.ID, holdfast.AxisSlots, ""),
-			holdfast.TeamSubject(team.ID, holdfast.AxisUSD, month),
-			holdfast.TeamSubject(team.ID, holdfast.AxisRuns, month),
-		} {
-			view, err := s.view(ctx, who, rules, team, subject, now, false)
+	add := func(o owners, always bool, subjects ...holdfast.Subject) error {
+		for _, subject := range subjects {
+			view, err := s.view(ctx, who, rules, o, subject, now, false)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			views = append(views, view)
+			if always || !view.Cap.None() || !view.Settled.IsZero() || !view.Outstanding.IsZero() {
+				views = append(views, view)
+			}
 		}
+		return nil
 	}
-	for _, subject := range []holdfast.Subject{holdfast.PlatformSubject(holdfast.AxisSlots, ""), holdfast.PlatformSubject(holdfast.AxisUSD, month)} {
-		view, err := s.view(ctx, who, rules, teams.Team{}, subject, now, false)
+	for _, o := range shown {
+		if id := o.team.ID; id != "" {
+			err = add(o, true, holdfast.TeamSubject(id, holdfast.AxisSlots, ""), holdfast.TeamSubject(id, holdfast.AxisUSD, month), holdfast.TeamSubject(id, holdfast.AxisRuns, month))
+		} else {
+			id := o.org.ID
+			err = add(o, true, holdfast.OrgSubject(id, holdfast.AxisSlots, ""), holdfast.OrgSubject(id, holdfast.AxisUSD, month), holdfast.OrgSubject(id, holdfast.AxisRuns, month))
+		}
 		if err != nil {
 			return nil, err
 		}
-		if !view.Cap.None() || !view.Settled.IsZero() || !view.Outstanding.IsZero() {
-			views = append(views, view)
+	}
+	err = add(owners{}, false, holdfast.PlatformSubject(holdfast.AxisSlots, ""), holdfast.PlatformSubject(holdfast.AxisUSD, month))
+	return views, err
+}
+
+// ownersShown are the teams whose subjects a caller sees, and behind them the
+// organisations that these belong to, each once.
+func (s *Service) ownersShown(ctx context.Context, who auth.Principal, rules rules, name string) ([]owners, error) {
+	list, err := s.teamsShown(ctx, who, name)
+	if err != nil {
+		return nil, err
+	}
+	var shown []owners
+	var orgs []holdfast.OrgID
+	for _, team := range list {
+		shown = append(shown, owners{team: team})
+		if team.Organisation != "" {
+			orgs = append(orgs, team.Organisation)
 		}
 	}
-	return views, nil
+	slices.Sort(orgs)
+	for _, id := range slices.Compact(orgs) {
+		o, err := s.orgOwners(ctx, rules, id)
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		shown = append(shown, o)
+	}
+	return shown, nil
 }
 
 // teamsShown are the teams whose subjects a caller sees.
@@ -106,29 +135,72 @@ func (s *Service) CapacitySubject(ctx context.Context, who auth.Principal, subje
 	if err != nil {
 		return SubjectView{}, err
 	}
-	var team teams.Team
+	var o owners
 	switch {
 	case subject.Axis.Unit() == holdfast.UnitNone:
 		return SubjectView{}, invalid("subject", fmt.Sprintf("this build does not know the axis %q", holdfast.Clip(string(subject.Axis), 40)), "slots, usd, runs, five_hour, week, in_flight")
 	case subject.Kind == holdfast.KindTeam:
-		if team, err = s.teamOf(ctx, who, holdfast.TeamID(subject.ID)); err != nil {
+		if o.team, err = s.teamOf(ctx, who, holdfast.TeamID(subject.ID)); err != nil {
+			return SubjectView{}, err
+		}
+	case subject.Kind == holdfast.KindOrg:
+		if o, err = s.orgFor(ctx, who, rules, holdfast.OrgID(subject.ID)); err != nil {
 			return SubjectView{}, err
 		}
 	case subject.Kind != holdfast.KindPlatform && !who.Operator:
 		return SubjectView{}, fmt.Errorf("subject %s: %w", subject, ErrNotFound)
 	}
-	return s.view(ctx, who, rules, team, subject, s.now(), true)
+	return s.view(ctx, who, rules, o, subject, s.now(), true)
+}
+
+// orgFor reads an organisation that the caller may look at: an operator, and who is
+// in one of its teams. One that nobody created and no team names is not found.
+func (s *Service) orgFor(ctx context.Context, who auth.Principal, rules rules, id holdfast.OrgID) (owners, error) {
+	missing := fmt.Errorf("organisation %s: %w", id, ErrNotFound)
+	members, err := s.Teams.Members(ctx, id)
+	if err != nil {
+		return owners{}, unavailable(err)
+	}
+	if !slices.ContainsFunc(members, func(team teams.Team) bool { return who.May(team.ID, auth.Viewer) }) {
+		if !who.Operator {
+			return owners{}, missing
+		}
+		if _, err := s.Teams.Organisation(ctx, id); errors.Is(err, records.ErrNotFound) {
+			return owners{}, missing
+		}
+	}
+	o, err := s.orgOwners(ctx, rules, id)
+	return o, unavailable(err)
+}
+
+// viewOf is the view of a subject that the caller was found to hold something on.
+func (s *Service) viewOf(ctx context.Context, who auth.Principal, rules rules, subject holdfast.Subject) (SubjectView, error) {
+	var o owners
+	var err error
+	switch subject.Kind {
+	case holdfast.KindTeam:
+		if o, err = s.ownersOf(ctx, rules, holdfast.TeamID(subject.ID)); errors.Is(err, records.ErrNotFound) {
+			o, err = owners{team: teams.Team{ID: holdfast.TeamID(subject.ID)}}, nil
+		}
+	case holdfast.KindOrg:
+		o, err = s.orgOwners(ctx, rules, holdfast.OrgID(subject.ID))
+	case holdfast.KindPlatform, holdfast.KindAccount, holdfast.KindDonor, holdfast.KindRunnerPool:
+	}
+	if err != nil {
+		return SubjectView{}, unavailable(err)
+	}
+	return s.view(ctx, who, rules, o, subject, s.now(), false)
 }
 
 // view is a subject's balance with what it means under the rules in force.
-func (s *Service) view(ctx context.Context, who auth.Principal, rules rules, team teams.Team, subject holdfast.Subject, now time.Time, entries bool) (SubjectView, error) {
+func (s *Service) view(ctx context.Context, who auth.Principal, rules rules, o owners, subject holdfast.Subject, now time.Time, entries bool) (SubjectView, error) {
 	balance, err := s.Ledger.Outstanding(ctx, subject)
 	if err != nil {
 		return SubjectView{}, unavailable(err)
 	}
 	balance.Subject = subject
 	unit := subject.Axis.Unit()
-	terms := rules.terms(subject, team, now)
+	terms := rules.terms(subject, o, now)
 	nobody := capacityledger.Room(balance, terms, holdfast.Identity{})
 	v := SubjectView{
 		Subject: subject, Cap: terms.Cap, Free: holdfast.NoLimit, NextExpiry: balance.NextExpiry,
@@ -147,7 +219,7 @@ func (s *Service) view(ctx context.Context, who auth.Principal, rules rules, tea
 		v.Holders = append(v.Holders, HolderView{Holding: holding, FreeFor: free})
 	}
 	if entries && (who.Operator || subject.Kind == holdfast.KindTeam) {
-		v.Entries = s.entries(ctx, balance, team)
+		v.Entries = s.entries(ctx, balance, o.team)
 	}
 	return v, nil
 }

@@ -57,9 +57,10 @@ func (s *Service) checkRole(_ context.Context, _ *admission, c call) (holdfast.D
 	}, nil
 }
 
-// checkTeam reads the team. Only an operator gets this far without one.
+// checkTeam reads the team and the organisation that it belongs to. Only an operator
+// gets this far without a team. A suspended organisation suspends its members.
 func (s *Service) checkTeam(ctx context.Context, a *admission, c call) (holdfast.Denial, error) {
-	team, err := s.Teams.Get(ctx, c.team)
+	found, err := s.ownersOf(ctx, a.rules, c.team)
 	switch {
 	case errors.Is(err, records.ErrNotFound):
 		return holdfast.Denial{
@@ -69,15 +70,22 @@ func (s *Service) checkTeam(ctx context.Context, a *admission, c call) (holdfast
 	case err != nil:
 		return holdfast.Denial{}, unavailable(err)
 	}
-	a.team = team
-	if !team.Suspended {
-		return holdfast.Denial{}, nil
+	a.owners = found
+	switch {
+	case a.team.Suspended:
+		return suspended("team "+string(a.team.ID), a.team.SuspendedReason), nil
+	case a.org.Suspended:
+		return suspended(fmt.Sprintf("organisation %s of the team %s", a.org.ID, a.team.ID), a.org.SuspendedReason), nil
 	}
-	denial := holdfast.Denial{Reason: holdfast.DenyTeamSuspended, Public: fmt.Sprintf("the team %s is suspended", c.team)}
-	if team.SuspendedReason != "" {
-		denial.Public += ": " + team.SuspendedReason
+	return holdfast.Denial{}, nil
+}
+
+func suspended(who, why string) holdfast.Denial {
+	denial := holdfast.Denial{Reason: holdfast.DenyTeamSuspended, Public: "the " + who + " is suspended"}
+	if why != "" {
+		denial.Public += ": " + why
 	}
-	return denial, nil
+	return denial
 }
 
 // checkRepoQuota refuses a repository whose month is spent. It is judged on the run
@@ -106,34 +114,40 @@ func (s *Service) checkRepoQuota(ctx context.Context, a *admission, c call) (hol
 	}, nil
 }
 
-// checkLaunchRate takes one launch of the team's rate. Whoever is refused after
-// this check gets it back.
-func (s *Service) checkLaunchRate(ctx context.Context, a *admission, c call) (holdfast.Denial, error) {
-	perMinute, limited := a.rules.launchesPerMinute(a.team)
-	if !limited {
-		return holdfast.Denial{}, nil
+// checkLaunchRate takes one launch of the team's rate and of its organisation's.
+// Whoever is refused after it, by the other of the two as well, gets them back.
+func (s *Service) checkLaunchRate(ctx context.Context, a *admission, _ call) (holdfast.Denial, error) {
+	for _, rate := range a.rules.rates(a.owners) {
+		denial, err := s.takeRate(ctx, a, rate)
+		if denial.Denied() || err != nil {
+			return denial, err
+		}
 	}
+	return holdfast.Denial{}, nil
+}
+
+func (s *Service) takeRate(ctx context.Context, a *admission, r rate) (holdfast.Denial, error) {
 	denial := holdfast.Denial{
 		Reason:    holdfast.DenyLaunchRate,
-		Public:    fmt.Sprintf("the team %s may launch %d runs a minute", c.team, perMinute),
-		Cap:       holdfast.AtMost(holdfast.RunAmount(perMinute)),
-		Retryable: perMinute > 0,
+		Public:    fmt.Sprintf("%s may launch %d runs a minute", r.who, r.perMinute),
+		Cap:       holdfast.AtMost(holdfast.RunAmount(r.perMinute)),
+		Retryable: r.perMinute > 0,
 	}
-	if perMinute <= 0 {
+	if r.perMinute <= 0 {
 		return denial, nil
 	}
 	if a.dry {
-		left, err := s.rates.Left(ctx, c.team, perMinute, a.at)
-		if left > 0 || err != nil {
-			return holdfast.Denial{}, unavailable(err)
+		left, err := s.rates.Left(ctx, r.key, r.perMinute, a.at)
+		if left > 0 || err != nil { // a launch would pass where it cannot be judged
+			return holdfast.Denial{}, nil
 		}
-		denial.RetryAfter = time.Minute / time.Duration(perMinute)
+		denial.RetryAfter = time.Minute / time.Duration(r.perMinute)
 		return denial, nil
 	}
 	a.took("launch rate", func(ctx context.Context) error {
-		return s.rates.Give(ctx, c.team, perMinute, s.now())
+		return s.rates.Give(ctx, r.key, r.perMinute, s.now())
 	})
-	taken, wait, err := s.rates.Take(ctx, c.team, perMinute, a.at)
+	taken, wait, err := s.rates.Take(ctx, r.key, r.perMinute, a.at)
 	if err != nil {
 		return holdfast.Denial{}, s.unrated(ctx, a, err)
 	}

@@ -15,7 +15,7 @@ func (s *Service) checkConcurrency(ctx context.Context, a *admission, c candidat
 		return holdfast.Denial{}, nil
 	}
 	one := holdfast.SlotAmount(1)
-	return s.reserve(ctx, a, c, concurrencyCheck, one, one, a.rules.slotSubjects(c.team)...)
+	return s.reserve(ctx, a, c, concurrencyCheck, one, one, a.rules.subjects(a.owners, holdfast.AxisSlots, "")...)
 }
 
 // checkMonthly reserves a run of the month and the run's dollars. The run of the
@@ -30,7 +30,7 @@ func (s *Service) checkMonthly(ctx context.Context, a *admission, c candidate) (
 	if a.unheld == "" && c.unit {
 		var err error
 		one := holdfast.RunAmount(1)
-		first, err = s.reserve(ctx, a, c, monthlyCheck, one, one, runsSubject(c.team, a.at))
+		first, err = s.reserve(ctx, a, c, monthlyCheck, one, one, a.rules.subjects(a.owners, holdfast.AxisRuns, holdfast.MonthPeriod(a.at))...)
 		if err != nil || (first.Denied() && !a.dry) {
 			return first, err
 		}
@@ -49,7 +49,7 @@ func (s *Service) checkMonthly(ctx context.Context, a *admission, c candidate) (
 // allowance becomes the run's budget, and the larger ones are corrected down to it,
 // so that what is promised is what the run is held to.
 func (s *Service) reserveUSD(ctx context.Context, a *admission, c candidate) (holdfast.Denial, error) {
-	subjects := a.rules.usdSubjects(c.team, a.at)
+	subjects := a.rules.subjects(a.owners, holdfast.AxisUSD, holdfast.MonthPeriod(a.at))
 	a.budget = c.ask
 	denial, err := s.reserve(ctx, a, c, monthlyCheck, holdfast.USDAmount(c.ask), holdfast.USDAmount(c.minimum), subjects...)
 	if denial.Denied() || err != nil || a.unheld != "" || a.dry {
@@ -97,7 +97,7 @@ func (s *Service) reserve(ctx context.Context, a *admission, c candidate, check 
 func (s *Service) ask(a *admission, c candidate, subject holdfast.Subject, requested, minimum holdfast.Amount) capacityledger.Ask {
 	return capacityledger.Ask{
 		ID:        holdfast.NewAllocationID(a.run, subject, a.asks),
-		Terms:     a.rules.terms(subject, a.team, a.at),
+		Terms:     a.rules.terms(subject, a.owners, a.at),
 		Holder:    c.identity,
 		Run:       a.run,
 		Requested: requested,

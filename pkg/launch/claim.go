@@ -179,7 +179,7 @@ func (s *Service) judgeAgain(ctx context.Context, run runs.Run) ([]runs.Hold, ho
 	if a.rules, err = s.readRules(ctx); err != nil {
 		return nil, holdfast.Denial{}, err
 	}
-	if a.team, err = s.Teams.Get(ctx, run.Team); err != nil {
+	if a.owners, err = s.ownersOf(ctx, a.rules, run.Team); err != nil {
 		return nil, holdfast.Denial{}, unavailable(err)
 	}
 	ask := left(run, run.Attempt+1)

@@ -184,7 +184,7 @@ func unitsOf(run runs.Run) []holdfast.Subject {
 	ids := map[holdfast.AllocationID]holdfast.Subject{}
 	note := func(holds []runs.Hold) {
 		for _, hold := range holds {
-			if hold.Subject.Axis == holdfast.AxisRuns {
+			if hold.Subject.Axis == holdfast.AxisRuns && hold.Subject.Kind == holdfast.KindTeam { // its organisation has it too
 				ids[hold.ID] = hold.Subject
 			}
 		}

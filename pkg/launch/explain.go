@@ -65,12 +65,8 @@ func (s *Service) explainRun(ctx context.Context, who auth.Principal, run runs.R
 	if err != nil {
 		return Explanation{}, err
 	}
-	team, err := s.Teams.Get(ctx, run.Team)
-	if err != nil && !errors.Is(err, records.ErrNotFound) {
-		return Explanation{}, unavailable(err)
-	}
 	for _, hold := range run.Holds {
-		view, err := s.view(ctx, who, rules, team, hold.Subject, s.now(), false)
+		view, err := s.viewOf(ctx, who, rules, hold.Subject)
 		if err != nil {
 			return Explanation{}, err
 		}

@@ -98,19 +98,18 @@ func checkOf(axis holdfast.Axis) string {
 
 // judgeDocuments judges one axis on what the run documents add up to.
 func (s *Service) judgeDocuments(ctx context.Context, a *admission, c candidate, axis holdfast.Axis) (holdfast.Denial, error) {
-	subjects := []holdfast.Subject{runsSubject(c.team, a.at)}
+	period := holdfast.MonthPeriod(a.at)
 	requested, minimum := holdfast.RunAmount(1), holdfast.RunAmount(1)
 	switch axis {
 	case holdfast.AxisSlots:
-		subjects = a.rules.slotSubjects(c.team)
+		period = ""
 		requested, minimum = holdfast.SlotAmount(1), holdfast.SlotAmount(1)
 	case holdfast.AxisUSD:
-		subjects = a.rules.usdSubjects(c.team, a.at)
 		requested, minimum = holdfast.USDAmount(c.ask), holdfast.USDAmount(c.minimum)
 	case holdfast.AxisRuns, holdfast.AxisFiveHour, holdfast.AxisWeek, holdfast.AxisInFlight:
 	}
-	for _, subject := range subjects {
-		balance, err := s.balanceOfDocuments(ctx, a, subject, c.team)
+	for _, subject := range a.rules.subjects(a.owners, axis, period) {
+		balance, err := s.balanceOfDocuments(ctx, a, subject)
 		if err != nil {
 			return holdfast.Denial{}, err
 		}
@@ -130,18 +129,39 @@ func (s *Service) judgeDocuments(ctx context.Context, a *admission, c candidate,
 }
 
 // balanceOfDocuments is a subject's total as the run documents have it, without
-// holders.
-func (s *Service) balanceOfDocuments(ctx context.Context, a *admission, subject holdfast.Subject, team holdfast.TeamID) (capacityledger.Balance, error) {
-	if subject.Kind == holdfast.KindPlatform {
-		team = ""
+// holders: of the team's runs, of its organisation's teams', or of all.
+func (s *Service) balanceOfDocuments(ctx context.Context, a *admission, subject holdfast.Subject) (capacityledger.Balance, error) {
+	whose := []holdfast.TeamID{a.team.ID}
+	switch subject.Kind {
+	case holdfast.KindPlatform:
+		whose = []holdfast.TeamID{""}
+	case holdfast.KindOrg:
+		members, err := s.membersOf(ctx, a.org.ID)
+		if err != nil {
+			return capacityledger.Balance{}, err
+		}
+		whose = members
+	case holdfast.KindTeam, holdfast.KindAccount, holdfast.KindDonor, holdfast.KindRunnerPool:
 	}
-	if subject.Axis == holdfast.AxisSlots {
-		active, err := s.Runs.Active(ctx, team)
-		return capacityledger.Balance{Subject: subject, Outstanding: active}, err
+	balance := capacityledger.Balance{Subject: subject}
+	for _, team := range whose {
+		if subject.Axis == holdfast.AxisSlots {
+			active, err := s.Runs.Active(ctx, team)
+			if err != nil {
+				return capacityledger.Balance{}, err
+			}
+			balance.Outstanding += active
+			continue
+		}
+		month, err := s.Runs.MonthOf(ctx, runs.MonthFilter{Team: team}, a.at)
+		if err != nil {
+			return capacityledger.Balance{}, err
+		}
+		if subject.Axis == holdfast.AxisRuns {
+			balance.Settled += month.Runs
+		} else {
+			balance.Settled += int64(month.USD)
+		}
 	}
-	month, err := s.Runs.MonthOf(ctx, runs.MonthFilter{Team: team}, a.at)
-	if subject.Axis == holdfast.AxisRuns {
-		return capacityledger.Balance{Subject: subject, Settled: month.Runs}, err
-	}
-	return capacityledger.Balance{Subject: subject, Settled: int64(month.USD)}, err
+	return balance, nil
 }

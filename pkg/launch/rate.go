@@ -8,22 +8,31 @@ import (
 	"github.com/holdfast-io/holdfast"
 )
 
-// RateLimiter limits how often a team launches. A bucket holds as many launches as
-// the team has in a minute, and fills at that rate.
+// RateKey names the bucket of a team or of an organisation.
+type RateKey string
+
+// TeamRate is a team's bucket.
+func TeamRate(team holdfast.TeamID) RateKey { return RateKey(team) }
+
+// OrgRate is an organisation's bucket. No team's name has a colon.
+func OrgRate(org holdfast.OrgID) RateKey { return RateKey("org:" + string(org)) }
+
+// RateLimiter limits how often a team or an organisation launches. A bucket holds as
+// many launches as there are in a minute, and fills at that rate.
 type RateLimiter interface {
 	// Take takes one launch; when none is there it says how long until there is one.
-	Take(ctx context.Context, team holdfast.TeamID, perMinute int64, now time.Time) (taken bool, wait time.Duration, err error)
+	Take(ctx context.Context, key RateKey, perMinute int64, now time.Time) (taken bool, wait time.Duration, err error)
 	// Left is how many launches are there. It takes none.
-	Left(ctx context.Context, team holdfast.TeamID, perMinute int64, now time.Time) (int64, error)
+	Left(ctx context.Context, key RateKey, perMinute int64, now time.Time) (int64, error)
 	// Give puts one back; a full bucket stays full.
-	Give(ctx context.Context, team holdfast.TeamID, perMinute int64, now time.Time) error
+	Give(ctx context.Context, key RateKey, perMinute int64, now time.Time) error
 }
 
 // Buckets is a [RateLimiter] in this process. The zero value is ready; every bucket
 // begins full.
 type Buckets struct {
 	mu      sync.Mutex
-	buckets map[holdfast.TeamID]bucket
+	buckets map[RateKey]bucket
 }
 
 var _ RateLimiter = (*Buckets)(nil)
@@ -49,50 +58,55 @@ func (b bucket) filled(perMinute int64, now time.Time) bucket {
 	return b
 }
 
-// filled is the team's bucket as it stands at an instant.
-func (b *Buckets) filled(team holdfast.TeamID, perMinute int64, now time.Time) bucket {
-	state, known := b.buckets[team]
+// wait is how long until a filled bucket has a launch; zero when it has one.
+func (b bucket) wait(perMinute int64) time.Duration {
+	short := max(0, onePart-b.level)
+	return time.Duration((short+perMinute-1)/perMinute) * time.Millisecond
+}
+
+// filled is a key's bucket as it stands at an instant.
+func (b *Buckets) filled(key RateKey, perMinute int64, now time.Time) bucket {
+	state, known := b.buckets[key]
 	if !known {
 		return bucket{perMinute * onePart, now}
 	}
 	return state.filled(perMinute, now)
 }
 
-func (b *Buckets) put(team holdfast.TeamID, state bucket) {
+func (b *Buckets) put(key RateKey, state bucket) {
 	if b.buckets == nil {
-		b.buckets = map[holdfast.TeamID]bucket{}
+		b.buckets = map[RateKey]bucket{}
 	}
-	b.buckets[team] = state
+	b.buckets[key] = state
 }
 
 // Take implements [RateLimiter].
-func (b *Buckets) Take(_ context.Context, team holdfast.TeamID, perMinute int64, now time.Time) (bool, time.Duration, error) {
+func (b *Buckets) Take(_ context.Context, key RateKey, perMinute int64, now time.Time) (bool, time.Duration, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	state := b.filled(team, perMinute, now)
+	state := b.filled(key, perMinute, now)
 	if state.level < onePart {
-		b.put(team, state)
-		short := onePart - state.level
-		return false, time.Duration((short+perMinute-1)/perMinute) * time.Millisecond, nil
+		b.put(key, state)
+		return false, state.wait(perMinute), nil
 	}
 	state.level -= onePart
-	b.put(team, state)
+	b.put(key, state)
 	return true, 0, nil
 }
 
 // Left implements [RateLimiter].
-func (b *Buckets) Left(_ context.Context, team holdfast.TeamID, perMinute int64, now time.Time) (int64, error) {
+func (b *Buckets) Left(_ context.Context, key RateKey, perMinute int64, now time.Time) (int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.filled(team, perMinute, now).level / onePart, nil
+	return b.filled(key, perMinute, now).level / onePart, nil
 }
 
 // Give implements [RateLimiter].
-func (b *Buckets) Give(_ context.Context, team holdfast.TeamID, perMinute int64, now time.Time) error {
+func (b *Buckets) Give(_ context.Context, key RateKey, perMinute int64, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	state := b.filled(team, perMinute, now)
+	state := b.filled(key, perMinute, now)
 	state.level = min(perMinute*onePart, state.level+onePart)
-	b.put(team, state)
+	b.put(key, state)
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/botsource"
 	"github.com/holdfast-io/holdfast/pkg/clock/clocktest"
 	"github.com/holdfast-io/holdfast/pkg/launch"
@@ -86,13 +85,13 @@ func TestASharedBucketAnswersAsOneOfAProcessDoes(t *testing.T) {
 // awayRates are buckets that cannot be asked.
 type awayRates struct{ err error }
 
-func (a awayRates) Take(context.Context, holdfast.TeamID, int64, time.Time) (bool, time.Duration, error) {
+func (a awayRates) Take(context.Context, launch.RateKey, int64, time.Time) (bool, time.Duration, error) {
 	return false, 0, a.err
 }
-func (a awayRates) Left(context.Context, holdfast.TeamID, int64, time.Time) (int64, error) {
+func (a awayRates) Left(context.Context, launch.RateKey, int64, time.Time) (int64, error) {
 	return 0, a.err
 }
-func (a awayRates) Give(context.Context, holdfast.TeamID, int64, time.Time) error {
+func (a awayRates) Give(context.Context, launch.RateKey, int64, time.Time) error {
 	return errors.New("a token that was never taken was given back")
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/capacityledger"
 	"github.com/holdfast-io/holdfast/pkg/records"
 	"github.com/holdfast-io/holdfast/pkg/runs"
+	"github.com/holdfast-io/holdfast/pkg/teams"
 )
 
 // sweep is one of the nets under the life of a run. Each looks at what is stored and
@@ -246,10 +247,14 @@ func (s *Service) adopt(ctx context.Context, rules rules, run runs.Run) error {
 	if err != nil {
 		return err
 	}
-	team, err := s.Teams.Get(ctx, run.Team)
-	if err != nil && !errors.Is(err, records.ErrNotFound) { // a team that is gone caps nothing
+	o, err := s.ownersOf(ctx, rules, run.Team)
+	if errors.Is(err, records.ErrNotFound) { // a team that is gone caps nothing
+		o, err = owners{team: teams.Team{ID: run.Team}}, nil
+	}
+	if err != nil {
 		return unavailable(err)
 	}
+	month := holdfast.MonthPeriod(run.CreatedAt)
 	wants := map[holdfast.Subject]holdfast.Amount{}
 	var order []holdfast.Subject
 	want := func(amount holdfast.Amount, subjects ...holdfast.Subject) {
@@ -258,17 +263,17 @@ func (s *Service) adopt(ctx context.Context, rules rules, run runs.Run) error {
 			order = append(order, subject)
 		}
 	}
-	want(holdfast.SlotAmount(1), rules.slotSubjects(run.Team)...)
+	want(holdfast.SlotAmount(1), rules.subjects(o, holdfast.AxisSlots, "")...)
 	if len(run.Holds) == 0 {
-		want(holdfast.RunAmount(1), runsSubject(run.Team, run.CreatedAt))
+		want(holdfast.RunAmount(1), rules.subjects(o, holdfast.AxisRuns, month)...)
 	}
 	if remaining := left(run, run.Attempt); remaining > 0 {
-		want(holdfast.USDAmount(remaining), rules.usdSubjects(run.Team, run.CreatedAt)...)
+		want(holdfast.USDAmount(remaining), rules.subjects(o, holdfast.AxisUSD, month)...)
 	}
 	held := run.Holds
 	for _, subject := range order {
 		ask := capacityledger.Ask{
-			ID: holdfast.NewAllocationID(run.ID, subject, asks), Terms: rules.terms(subject, team, s.now()),
+			ID: holdfast.NewAllocationID(run.ID, subject, asks), Terms: rules.terms(subject, o, s.now()),
 			Holder: run.Identity, Run: run.ID, Requested: wants[subject], Minimum: wants[subject],
 			Expires: s.now().Add(s.options.Lease), Unjudged: true,
 		}

@@ -1,5 +1,5 @@
-// Package teams keeps the teams: who can launch, and the limits that were written
-// on each. What a limit defaults to is the platform's `limits` setting, not this
+// Package teams keeps the teams and the organisations that they belong to: who can
+// launch, and the limits that were written on each. What a limit defaults to is the platform's `limits` setting, not this
 // package's business.
 package teams
 
@@ -74,18 +74,30 @@ func (l Limits) check() error {
 	return nil
 }
 
-// Repository keeps teams. It has no clock: callers stamp CreatedAt and UpdatedAt.
+// Repository keeps teams and organisations. It has no clock: callers stamp CreatedAt
+// and UpdatedAt.
 type Repository struct {
-	table *records.Table[Team]
+	table         *records.Table[Team]
+	organisations *records.Table[Organisation]
 }
 
-// New opens the collection "teams".
+// New opens the collections "teams" and "organisations".
 func New(ctx context.Context, db records.DB) (*Repository, error) {
-	table, err := records.NewTable(ctx, db, records.Schema{Name: "teams"}, func(t Team) string { return string(t.ID) }, nil)
+	schema := records.Schema{Name: "teams", Indexes: []records.Index{{Name: indexOrganisation}}}
+	table, err := records.NewTable(ctx, db, schema, func(t Team) string { return string(t.ID) }, func(t Team) map[string]string {
+		if t.Organisation == "" {
+			return nil
+		}
+		return map[string]string{indexOrganisation: string(t.Organisation)}
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &Repository{table}, nil
+	organisations, err := records.NewTable(ctx, db, records.Schema{Name: "organisations"}, func(o Organisation) string { return string(o.ID) }, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Repository{table, organisations}, nil
 }
 
 // Get reads one team; the error matches [records.ErrNotFound] when there is none.
