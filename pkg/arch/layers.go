@@ -15,7 +15,9 @@ var Layers = [][]string{
 		"pkg/teams", "pkg/auth", "pkg/botsource", "pkg/platformcfg", "pkg/runs", "pkg/queue",
 		"pkg/decisions", "pkg/audit", "pkg/orgusage", "pkg/api", "pkg/secrets",
 	},
-	{"pkg/launch", "pkg/runner", "pkg/runner/sampleagent", "pkg/client", "pkg/store/internal/subject"},
+	{"pkg/launch", "pkg/login", "pkg/runner", "pkg/runner/sampleagent", "pkg/client", "pkg/store/internal/subject"},
+	{"pkg/surface"},
+	{"pkg/schedule"},
 	{"pkg/store/memory", "pkg/store/embedded", "pkg/store/mongo", "pkg/queue/nats", "pkg/server", "pkg/metrics", "cmd/internal/yamlfile"},
 	{"pkg/simulate", "cmd/internal/config", "cmd/internal/apply", "examples"},
 	{"cmd/internal/node", "cmd/internal/incident", "cmd/internal/clusterdemo"},
@@ -29,6 +31,7 @@ var TestSupport = []string{
 	"pkg/capacityledger/ledgertest",
 	"pkg/capacityledger/ledgertest/history",
 	"pkg/records/recordstest",
+	"pkg/surface/surfacetest",
 	"pkg/arch",
 	"tools/witness",
 	"e2e",
@@ -55,7 +58,10 @@ var Outside = map[string][]string{
 	"github.com/nats-io/nats.go":          {"pkg/queue/nats"},
 	"github.com/prometheus/client_golang": {"pkg/metrics"},
 	"github.com/danielgtaylor/huma/v2":    {"pkg/server"},
+	"github.com/coreos/go-oidc/v3":        {"pkg/login"},
+	"golang.org/x/oauth2":                 {"pkg/login"},
 	"github.com/spf13/cobra":              {"cmd/holdfast"},
+	"github.com/robfig/cron/v3":           {"pkg/schedule"},
 }
 
 // MaxFileLines is how long a file may grow before it must be split.

@@ -23,6 +23,7 @@ type Settings struct {
 	RunnerPools *Setting[RunnerPools]
 	Maintenance *Setting[Maintenance]
 	Limits      *Setting[LimitsSetting]
+	Login       *Setting[LoginRules]
 }
 
 // Options of [New]. The zero value is the defaults.
@@ -49,6 +50,7 @@ func New(ctx context.Context, db records.DB, clock clock.Clock, options Options)
 		RunnerPools: newSetting(e, "runner-pools", RunnerPools.checked, nil, func(p *RunnerPools) *time.Time { return &p.UpdatedAt }),
 		Maintenance: newSetting(e, "maintenance", Maintenance.checked, nil, func(m *Maintenance) *time.Time { return &m.UpdatedAt }),
 		Limits:      newSetting(e, "limits", LimitsSetting.checked, LimitsSetting.effective, func(l *LimitsSetting) *time.Time { return &l.UpdatedAt }),
+		Login:       newSetting(e, "login", LoginRules.checked, nil, func(l *LoginRules) *time.Time { return &l.UpdatedAt }),
 	}, nil
 }
 
