@@ -63,7 +63,12 @@ func newWorld(t *testing.T) *world { t.Helper(); return newWorldFor(t) }
 
 func newWorldFor(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, ctx: t.Context(), clock: clocktest.New(), store: &hookedStore{Store: memory.NewLedger()}, db: &hookedDB{DB: memory.NewRecords()}, queue: &fakeQueue{}, rates: &launch.Buckets{}, counts: map[string]int{}}
+	return newWorldOver(t, memory.NewLedger(), memory.NewRecords())
+}
+
+func newWorldOver(t testing.TB, ledger capacityledger.Store, db records.DB) *world {
+	t.Helper()
+	w := &world{t: t, ctx: t.Context(), clock: clocktest.New(), store: &hookedStore{Store: ledger}, db: &hookedDB{DB: db}, queue: &fakeQueue{}, rates: &launch.Buckets{}, counts: map[string]int{}}
 	w.ledger = capacityledger.New(w.store, capacityledger.Options{Clock: w.clock})
 	w.runs = must(runs.New(w.ctx, w.db))(t)
 	w.teams = must(teams.New(w.ctx, w.db))(t)
