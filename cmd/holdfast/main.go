@@ -12,11 +12,8 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == runner.ChildArgument {
-		os.Exit(runner.ChildMain(os.Args[2:]))
-	}
-	if len(os.Args) > 1 && os.Args[1] == runner.WatchArgument {
-		os.Exit(runner.WatchMain())
+	if code, hidden := runner.HiddenMain(os.Args[1:]); hidden {
+		os.Exit(code)
 	}
 	c := &cli{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(),

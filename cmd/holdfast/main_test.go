@@ -22,7 +22,7 @@ import (
 // TestMain lets the test binary be the program: as "holdfast" in scripts, and as the
 // child wrapper, the watcher and the sample agent that this process starts.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{runner.ChildArgument, runner.WatchArgument, "sample-agent"}, os.Args[1]) {
+	if len(os.Args) > 1 && (slices.Contains(runner.HiddenArguments(), os.Args[1]) || os.Args[1] == "sample-agent") {
 		main()
 		return
 	}

@@ -39,6 +39,7 @@ type attempt struct {
 	repeated bool         // the claim was asked before, by a former delivery
 	number   int          // the server's, from the grant
 	sequence int64        // of the last claim or report
+	told     bool         // its start was made known
 	budget   atomic.Int64 // micro-dollars; the last grant's
 	// fence fires when the last acknowledged claim was sent too long ago. It is started
 	// before a claim is sent and replaces the former one when the claim is acknowledged,
@@ -97,15 +98,28 @@ func (a *attempt) execute(ctx context.Context) queue.Report {
 	case closed(a.cancelled):
 		return a.report(queue.Report{Kind: queue.ReportEnded, Ending: queue.EndCancelled})
 	}
-	child, out, work, err := a.start(ctx)
+	out, work, err := a.prepare()
 	if err != nil {
-		a.ship(ctx).finish()
+		return a.report(notStarted(err))
+	}
+	shipping := a.ship(ctx)
+	if a.message.Bot.RepoURL != "" {
+		if ended := a.checkout(ctx, out, work); ended != nil {
+			a.discard(out)
+			shipping.finish()
+			return *ended
+		}
+	}
+	child, err := a.start(ctx, out, work)
+	if err != nil {
+		fmt.Fprintf(out, "holdfast: the command was not started: %v\n", err)
+		a.discard(out)
+		shipping.finish()
 		return a.report(notStarted(err))
 	}
 	if f := a.runner.options.Events.Started; f != nil {
 		f(a.message)
 	}
-	shipping := a.ship(ctx)
 	a.watch(ctx, child)
 	result := child.Wait()
 	killStrays(work.report)
@@ -122,7 +136,7 @@ var errUntold = errors.New("the start could not be reported")
 // notStarted is how an attempt ended of which nothing ran.
 func notStarted(err error) queue.Report {
 	r := queue.Report{Kind: queue.ReportEnded, Ending: queue.EndStartFailed, Detail: holdfast.Clip(err.Error(), 400)}
-	if errors.Is(err, errUntold) { // not the command's fault: it can be gone on with
+	if errors.Is(err, errUntold) || errors.Is(err, errUnasked) { // not the command's fault: it can be gone on with
 		r.Ending = queue.EndInterrupted
 	}
 	return r
@@ -141,33 +155,37 @@ func (a *attempt) tellStart(ctx context.Context) error {
 	return nil
 }
 
-// start prepares what the child needs and starts it. After an error nothing runs and
-// nothing is left but the log.
-func (a *attempt) start(ctx context.Context) (child *Child, out *output, work workspace, err error) {
-	o := a.runner.options
-	out, err = newOutput(LogPath(a.dir, a.message.Run, a.number), o.LogLimit)
+// prepare opens the attempt's log and makes its workspace.
+func (a *attempt) prepare() (*output, workspace, error) {
+	out, err := newOutput(LogPath(a.dir, a.message.Run, a.number), a.runner.options.LogLimit)
 	if err != nil {
-		return nil, nil, workspace{}, err
+		return nil, workspace{}, err
 	}
-	defer func() {
-		if err != nil {
-			fmt.Fprintf(out, "holdfast: the command was not started: %v\n", err)
-			_ = out.close() // the report has the error
-			a.forget()
-		}
-	}()
+	work, err := newWorkspace(a.dir, a.message.Run, a.number, a.message.Bot.RepoURL != "")
+	if err != nil {
+		a.discard(out)
+		return nil, workspace{}, err
+	}
+	return out, work, nil
+}
+
+// discard ends an attempt of which nothing runs: its log stays and nothing else.
+func (a *attempt) discard(out *output) {
+	_ = out.close() // the report says what happened
+	a.forget()
+}
+
+// start starts the command in its workspace. After an error nothing of it runs.
+func (a *attempt) start(ctx context.Context, out *output, work workspace) (*Child, error) {
+	o := a.runner.options
 	argv, err := arguments(a.message, o.Executable)
 	if err != nil {
-		return nil, out, workspace{}, err
-	}
-	work, err = newWorkspace(a.dir, a.message.Run, a.number)
-	if err != nil {
-		return nil, out, workspace{}, err
+		return nil, err
 	}
 	lasts := time.Duration(a.message.Bot.MaxDuration)
 	orElse(&lasts, o.MaxDuration)
-	child, err = StartChild(Spec{
-		Argv: argv, Dir: work.home, Env: work.environ(a.message, a.number, holdfast.MicroUSD(a.budget.Load()), os.Getenv),
+	return StartChild(Spec{
+		Argv: argv, Dir: work.dir(), Env: work.environ(a.message, a.number, holdfast.MicroUSD(a.budget.Load()), os.Getenv),
 		Stdout: out, Stderr: out, Wrapper: o.Executable,
 		ReportFile: work.report, ReportEvery: o.ReportEvery,
 		OnSpend: func(c *Child, spent holdfast.MicroUSD) {
@@ -176,14 +194,8 @@ func (a *attempt) start(ctx context.Context) (child *Child, out *output, work wo
 			}
 		},
 		Deadline: lasts, Grace: o.StopGrace,
-		Started: func(p Process) error {
-			if err := writeJournal(a.dir, journalEntry{Run: a.message.Run, Attempt: a.number, Process: p}); err != nil {
-				return err
-			}
-			return a.tellStart(ctx)
-		},
+		Started: func(p Process) error { return a.begun(ctx, p) },
 	})
-	return child, out, work, err
 }
 
 // watch renews the claim while the child lives and stops it when it must not go on.

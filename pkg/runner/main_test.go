@@ -26,11 +26,10 @@ import (
 // is killed.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
+		if code, hidden := runner.HiddenMain(os.Args[1:]); hidden {
+			os.Exit(code)
+		}
 		switch os.Args[1] {
-		case runner.ChildArgument:
-			os.Exit(runner.ChildMain(os.Args[2:]))
-		case runner.WatchArgument:
-			os.Exit(runner.WatchMain())
 		case "agent":
 			os.Exit(agent(os.Args[2:]))
 		case "doomed-runner":

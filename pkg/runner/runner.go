@@ -60,6 +60,9 @@ type Options struct {
 	ReportEvery time.Duration // how often HOLDFAST_REPORT is read: 200 ms
 	LogLimit    int64         // bytes of output kept for an attempt: 16 MiB
 	Logs        LogKeeper     // nil: the output stays in the data folder
+	Secrets     SecretSource  // nil: repositories are cloned without a token
+	CloneWithin time.Duration // how long a clone may take: 5 min
+	CloneLimit  int64         // bytes that a clone may have: 2 GiB
 	Clock       clock.Clock   // for the times in reports: clock.System
 	Log         *slog.Logger  // nil: nothing is logged
 	Events      Events
@@ -118,6 +121,8 @@ func New(q Queue, o Options) (*Runner, error) {
 	orElse(&o.DrainGrace, defaultGrace)
 	orElse(&o.ReportEvery, defaultReportEvery)
 	orElse(&o.LogLimit, 16<<20)
+	orElse(&o.CloneWithin, defaultCloneWithin)
+	orElse(&o.CloneLimit, defaultCloneLimit)
 	if o.Clock == nil {
 		o.Clock = clock.System{}
 	}
@@ -130,6 +135,7 @@ func New(q Queue, o Options) (*Runner, error) {
 	}{
 		{"lease", int64(o.Lease)}, {"heartbeat", int64(o.Heartbeat)}, {"max_duration", int64(o.MaxDuration)}, {"stop_grace", int64(o.StopGrace)},
 		{"drain_grace", int64(o.DrainGrace)}, {"report_every", int64(o.ReportEvery)}, {"log_limit", o.LogLimit},
+		{"clone_within", int64(o.CloneWithin)}, {"clone_limit", o.CloneLimit},
 	} {
 		if d.value < 0 {
 			return nil, &holdfast.InvalidError{Field: d.field, Problem: "is negative", Allowed: "0 for the default, or more"}

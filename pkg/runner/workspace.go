@@ -17,7 +17,8 @@ import (
 // workspace is where one attempt lives. It is made empty and removed after.
 type workspace struct {
 	root   string // everything below is in it
-	home   string // the child's folder and HOME: empty
+	home   string // the child's HOME, and its folder unless there is a tree: empty
+	tree   string // the clone of the bot's repository; empty without one
 	temp   string // its TMPDIR
 	report string // its report file
 }
@@ -26,9 +27,10 @@ func workspaceRoot(dir string, run holdfast.RunID, attempt int) string {
 	return filepath.Join(dir, workFolder, attemptName(run, attempt))
 }
 
-// newWorkspace makes the folders of an attempt. What a former process left under the
+// newWorkspace makes the folders of an attempt, one for a clone with them. A clone is
+// never the HOME: files of a repository would be taken for a user's own settings. What a former process left under the
 // same name is removed first.
-func newWorkspace(dir string, run holdfast.RunID, attempt int) (workspace, error) {
+func newWorkspace(dir string, run holdfast.RunID, attempt int, cloned bool) (workspace, error) {
 	root := workspaceRoot(dir, run, attempt)
 	w := workspace{
 		root: root, home: filepath.Join(root, "workspace"), temp: filepath.Join(root, "tmp"),
@@ -37,7 +39,12 @@ func newWorkspace(dir string, run holdfast.RunID, attempt int) (workspace, error
 	if err := removeAll(root); err != nil {
 		return workspace{}, fmt.Errorf("workspace: %w", err)
 	}
-	for _, folder := range []string{w.home, w.temp} {
+	folders := []string{w.home, w.temp}
+	if cloned {
+		w.tree = filepath.Join(root, "repo")
+		folders = append(folders, w.tree)
+	}
+	for _, folder := range folders {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			return workspace{}, fmt.Errorf("workspace: %w", err)
 		}
@@ -46,6 +53,14 @@ func newWorkspace(dir string, run holdfast.RunID, attempt int) (workspace, error
 		return workspace{}, fmt.Errorf("workspace: %w", err)
 	}
 	return w, nil
+}
+
+// dir is the folder that the child starts in.
+func (w workspace) dir() string {
+	if w.tree != "" {
+		return w.tree
+	}
+	return w.home
 }
 
 // removeAll removes a tree, also one whose folders a child made read-only.
