@@ -26,6 +26,7 @@ func commands(c *cli) []*cobra.Command {
 		inGroup(groupAdmin, newPolicy(c)),
 		inGroup(groupAdmin, newApply(c)),
 		inGroup(groupAdmin, newTeams(c)),
+		inGroup(groupAdmin, newOrgs(c)),
 		inGroup(groupAdmin, newTokens(c)),
 		inGroup(groupAdmin, newBots(c)),
 		inGroup(groupAdmin, newSettings(c)),

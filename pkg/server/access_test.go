@@ -24,6 +24,7 @@ var access = map[string]struct {
 	"capacity": {"viewer", false}, "capacity-subject": {"viewer", false}, "release-allocation": {"operator", false},
 	"list-decisions": {"viewer", false}, "get-decision": {"viewer", true}, "explain-decision": {"viewer", true},
 	"create-team": {"operator", false}, "list-teams": {"viewer", false}, "get-team": {"viewer", true}, "patch-team": {"operator", true},
+	"create-organisation": {"operator", false}, "list-organisations": {"operator", false}, "get-organisation": {"operator", false}, "patch-organisation": {"operator", false},
 	"create-token": {"admin", true}, "list-tokens": {"admin", true}, "revoke-token": {"admin", true},
 	"list-bots": {"viewer", false}, "get-bot": {"viewer", false}, "put-bot": {"operator", false}, "delete-bot": {"operator", false},
 	"list-team-bots": {"viewer", true}, "get-team-bot": {"viewer", true}, "put-team-bot": {"admin", true}, "delete-team-bot": {"admin", true},
@@ -41,7 +42,7 @@ func bodyFor(id string) string {
 	bodies := map[string]string{
 		"launch": `{"team":"acme","bot":"probe"}`, "preview": `{"team":"acme","bot":"probe"}`,
 		"heartbeat": `{"spent_usd":0}`, "settle": `{"spent_usd":0,"outcome":"finished"}`, "release-allocation": `{"reason":"test"}`,
-		"create-team": `{"id":"another"}`, "patch-team": `{"name":"x"}`, "create-token": `{"name":"n","role":"viewer"}`,
+		"create-team": `{"id":"another"}`, "create-organisation": `{"id":"another"}`, "patch-organisation": `{"name":"x"}`, "patch-team": `{"name":"x"}`, "create-token": `{"name":"n","role":"viewer"}`,
 		"put-bot": `{"lane":"claw","prompt":"p"}`, "put-team-bot": `{"lane":"claw","prompt":"p"}`,
 		"put-maintenance": `{"on":false}`, "cancel-run": "", "resume-run": "",
 	}

@@ -32,9 +32,13 @@ func (s *Server) createTeam(ctx context.Context, c call, in teamCreateInput) (an
 	if err != nil {
 		return answer[api.Team]{}, invalid("id", fmt.Sprintf("%q is not a team's id", holdfast.Clip(in.Body.ID, 80)), "1 to 63 lower case letters, digits and single dashes")
 	}
+	org, err := s.membership(ctx, in.Body.Organisation)
+	if err != nil {
+		return answer[api.Team]{}, err
+	}
 	now := s.clock.Now()
 	team, err := s.deps.Teams.Create(ctx, teams.Team{
-		ID: id, Name: in.Body.Name, Organisation: holdfast.OrgID(in.Body.Organisation),
+		ID: id, Name: in.Body.Name, Organisation: org,
 		Limits: teams.Limits(in.Body.Limits), CreatedAt: now, UpdatedAt: now,
 	})
 	if errors.Is(err, records.ErrExists) {
@@ -96,6 +100,13 @@ type teamPatchInput struct {
 }
 
 func (s *Server) patchTeam(ctx context.Context, c call, in teamPatchInput) (answer[api.Team], error) {
+	if in.Body.Organisation != nil {
+		org, err := s.membership(ctx, *in.Body.Organisation)
+		if err != nil {
+			return answer[api.Team]{}, err
+		}
+		*in.Body.Organisation = string(org)
+	}
 	team, err := s.deps.Teams.Update(ctx, c.team, func(t *teams.Team) error {
 		t.UpdatedAt = s.clock.Now()
 		return patched(t, in.Body)
@@ -145,11 +156,7 @@ func patched(t *teams.Team, p api.TeamPatch) error {
 	fields := limitFields(&t.Limits)
 	if p.Limits != nil {
 		limits := teams.Limits(*p.Limits)
-		for i, given := range limitFields(&limits) {
-			if !given.limit.Inherits() {
-				*fields[i].limit = *given.limit
-			}
-		}
+		replaceLimits(&t.Limits, &limits)
 	}
 	for i, name := range p.InheritLimits {
 		at := slices.IndexFunc(fields, func(f struct {

@@ -135,6 +135,7 @@ func New(ctx context.Context, deps Deps, options Options) (*Server, error) {
 	s.runRoutes()
 	s.capacityRoutes()
 	s.teamRoutes()
+	s.organisationRoutes()
 	s.botRoutes()
 	s.settingRoutes()
 	s.auditRoutes()

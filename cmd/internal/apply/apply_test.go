@@ -58,7 +58,7 @@ func TestOneThingWrittenTwiceIsRefusedWhereverItStands(t *testing.T) {
 	for _, texts := range [][]string{
 		{"teams: [{id: a}, {id: A}]"}, {"teams: [{id: a}]", "teams: [{id: a}]"}, {"limits: {}\n---\nlimits: {}"},
 		{"policy: {}", "reservations: []"}, {"policy: {}\nreservations: [{bot: a, concurrent_runs: 1}]"},
-		{"bots: [{bot: x, lane: command}, {bot: X, lane: command}]"}, {"bots: [{team: a, bot: x}]", "bots: [{team: A, bot: x}]"},
+		{"organisations: [{id: eu}, {id: EU}]"}, {"bots: [{bot: x, lane: command}, {bot: X, lane: command}]"}, {"bots: [{team: a, bot: x}]", "bots: [{team: A, bot: x}]"},
 	} {
 		var files []apply.File
 		for _, text := range texts {
@@ -79,6 +79,7 @@ type settings struct {
 	t      *testing.T
 	policy api.BudgetFloor
 	limits api.Limits
+	org    *api.Organisation // nil: there is none
 	writes []string
 }
 
@@ -86,7 +87,11 @@ func (s *settings) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	answer := any(s.policy)
 	switch {
-	case strings.HasPrefix(r.URL.Path, "/api/teams/"), strings.HasPrefix(r.URL.Path, "/api/bots/"):
+	case strings.HasPrefix(r.URL.Path, "/api/teams/"), strings.HasPrefix(r.URL.Path, "/api/bots/"), strings.HasPrefix(r.URL.Path, "/api/organisations/"):
+		if s.org != nil && strings.HasPrefix(r.URL.Path, "/api/organisations/") {
+			answer = *s.org
+			break
+		}
 		if r.Method == http.MethodGet {
 			w.Header().Set("Content-Type", api.ProblemType)
 			w.WriteHeader(http.StatusNotFound)
@@ -94,6 +99,8 @@ func (s *settings) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 		answer = api.Bot{}
+	case r.URL.Path == "/api/organisations":
+		answer = api.Organisation{}
 	case r.URL.Path == "/api/teams":
 		answer = api.Team{}
 	case strings.HasSuffix(r.URL.Path, "/limits"):
@@ -129,10 +136,10 @@ func serve(t *testing.T, s *settings) *client.Client {
 	return c
 }
 
-func TestTheOrderIsTeamsLimitsBotsPolicyWhateverTheFilesSay(t *testing.T) {
+func TestTheOrderIsOrganisationsTeamsLimitsBotsPolicyWhateverTheFilesSay(t *testing.T) {
 	s := &settings{}
 	c := serve(t, s)
-	plan, err := apply.NewPlan(t.Context(), c, read(t, "policy: {reservations: [{bot: x, concurrent_runs: 1}]}\nbots: [{bot: x, lane: command}]", "limits: {max_run_usd: 1}\nteams: [{id: a, suspended: true}]"))
+	plan, err := apply.NewPlan(t.Context(), c, read(t, "policy: {reservations: [{bot: x, concurrent_runs: 1}]}\nbots: [{bot: x, lane: command}]", "limits: {max_run_usd: 1}\nteams: [{id: a, organisation: eu, suspended: true}]\norganisations: [{id: eu, limits: {monthly_usd: 9}}]"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,10 +147,10 @@ func TestTheOrderIsTeamsLimitsBotsPolicyWhateverTheFilesSay(t *testing.T) {
 	if err := plan.Apply(t.Context(), func(c apply.Change) { done = append(done, c.Action+" "+c.What) }); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"create team a", "change the limits setting", "create bot platform/x", "change the policy"}, done); diff != "" {
+	if diff := cmp.Diff([]string{"create organisation eu", "create team a", "change the limits setting", "create bot platform/x", "change the policy"}, done); diff != "" {
 		t.Error(diff)
 	}
-	want := []string{"POST /api/teams", "PATCH /api/teams/a", "PUT /api/admin/settings/limits", "PUT /api/bots/x", "PUT /api/admin/settings/budget-floor"}
+	want := []string{"POST /api/organisations", "POST /api/teams", "PATCH /api/teams/a", "PUT /api/admin/settings/limits", "PUT /api/bots/x", "PUT /api/admin/settings/budget-floor"}
 	if diff := cmp.Diff(want, s.writes); diff != "" {
 		t.Error(diff)
 	}
@@ -182,6 +189,26 @@ func TestWhatMeansTheSameIsNoChange(t *testing.T) {
 	plan, err := apply.NewPlan(t.Context(), serve(t, s), read(t, "limits: {}\npolicy: {reservations: [{bot: Review_PR, concurrent_runs: 1}]}"))
 	if err != nil || len(plan.Changes()) != 0 {
 		t.Errorf("%+v, %v", plan.Changes(), err)
+	}
+}
+
+// A limit that an organisation's file leaves out is taken away; saying it again is no
+// change.
+func TestAnOrganisationsLimitsAreWhatItsFileSays(t *testing.T) {
+	limited := api.TeamLimits{MonthlyUSD: holdfast.USDLimit{LimitSetting: holdfast.LimitTo(9_000_000)}, MonthlyRuns: holdfast.CountLimit{LimitSetting: holdfast.LimitTo(4)}}
+	s := &settings{org: &api.Organisation{ID: "eu", Limits: limited}}
+	c := serve(t, s)
+	plan, err := apply.NewPlan(t.Context(), c, read(t, "organisations: [{id: eu, limits: {monthly_usd: 9}}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []apply.Change{{What: "organisation eu", Action: apply.ActionChange, Fields: []apply.Field{{Path: "limits.monthly_runs", From: "4", To: "null"}}}}
+	if diff := cmp.Diff(want, plan.Changes()); diff != "" {
+		t.Error(diff)
+	}
+	plan, err = apply.NewPlan(t.Context(), c, read(t, "organisations: [{id: eu, limits: {monthly_usd: 9.0, monthly_runs: 4, max_concurrent_runs: null}}]"))
+	if err != nil || len(plan.Changes()) != 0 {
+		t.Errorf("the same again changes %+v, %v", plan.Changes(), err)
 	}
 }
 

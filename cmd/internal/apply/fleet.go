@@ -1,5 +1,5 @@
-// Package apply brings a server to what files say: teams with their limits, the
-// platform's limits, bots, and the policy of reservations. It plans first, so that
+// Package apply brings a server to what files say: organisations and teams with their
+// limits, the platform's limits, bots, and the policy of reservations. It plans first, so that
 // what would change can be shown; a second apply of the same files finds nothing to
 // do. What the files do not name is left as it is, and nothing is ever removed.
 package apply
@@ -22,7 +22,8 @@ type File struct {
 
 // Fleet is what all files say together.
 type Fleet struct {
-	Teams []Team
+	Organisations []Organisation
+	Teams         []Team
 	// Limits, when set, is the whole limits setting: what it leaves out is the build's
 	// own default.
 	Limits *api.Limits
@@ -42,6 +43,15 @@ type Team struct {
 	Limits       *api.TeamLimits `json:"limits,omitempty"`
 }
 
+// Organisation is an organisation as a file writes it. Limits, when they are there,
+// are all of its limits: one that is left out is unlimited.
+type Organisation struct {
+	ID        string          `json:"id"`
+	Name      *string         `json:"name,omitempty"`
+	Suspended *bool           `json:"suspended,omitempty"`
+	Limits    *api.TeamLimits `json:"limits,omitempty"`
+}
+
 // Bot is a bot as a file writes it: a team's own, or the platform's when Team is
 // empty.
 type Bot struct {
@@ -52,12 +62,13 @@ type Bot struct {
 // document is one document of a file. A file that is a policy alone may have its
 // lists at the top.
 type document struct {
-	Teams        []Team            `json:"teams"`
-	Limits       *api.Limits       `json:"limits"`
-	Bots         []Bot             `json:"bots"`
-	Policy       *api.BudgetFloor  `json:"policy"`
-	Reservations []api.Reservation `json:"reservations"`
-	RepoQuotas   []api.RepoQuota   `json:"repo_quotas"`
+	Organisations []Organisation    `json:"organisations"`
+	Teams         []Team            `json:"teams"`
+	Limits        *api.Limits       `json:"limits"`
+	Bots          []Bot             `json:"bots"`
+	Policy        *api.BudgetFloor  `json:"policy"`
+	Reservations  []api.Reservation `json:"reservations"`
+	RepoQuotas    []api.RepoQuota   `json:"repo_quotas"`
 }
 
 // Read reads the files into one fleet. A thing that two documents write, an unknown
@@ -78,7 +89,7 @@ func Read(files []File) (Fleet, error) {
 		}
 	}
 	if len(seen) == 0 {
-		return Fleet{}, &holdfast.InvalidError{Field: "-f", Problem: "the files say nothing", Allowed: "documents with teams, limits, bots, policy"}
+		return Fleet{}, &holdfast.InvalidError{Field: "-f", Problem: "the files say nothing", Allowed: "documents with organisations, teams, limits, bots, policy"}
 	}
 	return fleet, nil
 }
@@ -95,6 +106,17 @@ func (f *Fleet) add(doc yamlfile.Document, seen map[string]bool) error {
 		}
 		seen[what] = true
 		return nil
+	}
+	for i, org := range d.Organisations {
+		id, err := holdfast.FoldName(org.ID)
+		if err != nil {
+			return place(doc, "organisations", fmt.Sprintf("[%d].id", i), err)
+		}
+		if err := once("organisations", "organisation "+id); err != nil {
+			return err
+		}
+		org.ID = id
+		f.Organisations = append(f.Organisations, org)
 	}
 	for i, team := range d.Teams {
 		id, err := holdfast.FoldName(team.ID)

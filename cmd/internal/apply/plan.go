@@ -32,8 +32,8 @@ const (
 	ActionChange = "change"
 )
 
-// Plan is what has to be done, in the order in which it is done: teams, limits, bots
-// and the policy last, because it names the others.
+// Plan is what has to be done, in the order in which it is done: organisations, teams,
+// limits, bots and the policy last, because it names the others.
 type Plan struct{ steps []step }
 
 type step struct {
@@ -68,6 +68,11 @@ func (p Plan) Apply(ctx context.Context, done func(Change)) error {
 // NewPlan compares the fleet with the server. It changes nothing.
 func NewPlan(ctx context.Context, server *client.Client, fleet Fleet) (Plan, error) {
 	p := planner{server: server}
+	for _, org := range fleet.Organisations {
+		if err := p.organisation(ctx, org); err != nil {
+			return Plan{}, fmt.Errorf("compare organisation %s: %w", org.ID, err)
+		}
+	}
 	for _, team := range fleet.Teams {
 		if err := p.team(ctx, team); err != nil {
 			return Plan{}, fmt.Errorf("compare team %s: %w", team.ID, err)
