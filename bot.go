@@ -35,6 +35,7 @@ type Bot struct {
 	BudgetUSD   *MicroUSD           `json:"budget_usd,omitempty"`     // nil: none of its own
 	MinBudget   *MicroUSD           `json:"min_budget_usd,omitempty"` // nil: the rule of the gate
 	MaxDuration Duration            `json:"max_duration,omitempty"`   // zero: the runner's default
+	Retries     int                 `json:"retries,omitempty"`        // how often a run that was lost or interrupted is resumed by itself; zero: never
 	Env         map[string]string   `json:"env,omitempty"`
 	RepoURL     string              `json:"repo_url,omitempty"`
 	Ref         string              `json:"ref,omitempty"`

@@ -83,6 +83,7 @@ type BotBody struct {
 	BudgetUSD    *holdfast.MicroUSD           `json:"budget_usd,omitempty"`
 	MinBudgetUSD *holdfast.MicroUSD           `json:"min_budget_usd,omitempty"`
 	MaxDuration  holdfast.Duration            `json:"max_duration,omitempty" doc:"such as 30m; absent: the runner's default"`
+	Retries      int                          `json:"retries,omitempty" doc:"0 to 10: how often a run that was lost or interrupted is resumed by itself; absent: never"`
 	Env          map[string]string            `json:"env,omitempty"`
 	RepoURL      string                       `json:"repo_url,omitempty"`
 	Ref          string                       `json:"ref,omitempty"`

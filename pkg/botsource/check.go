@@ -24,6 +24,7 @@ const (
 	maxInputs      = 64
 	maxText        = 2_000
 	maxMaxDuration = 7 * 24 * time.Hour
+	maxRetries     = 10
 )
 
 var (
@@ -123,6 +124,9 @@ func checkBudget(bot holdfast.Bot) error {
 	}
 	if b, m := bot.BudgetUSD, bot.MinBudget; b != nil && m != nil && *m > *b {
 		return invalid("min_budget_usd", fmt.Sprintf("the minimum %s is above the budget %s", m.Dollars(), b.Dollars()), "at most budget_usd")
+	}
+	if bot.Retries < 0 || bot.Retries > maxRetries {
+		return invalid("retries", fmt.Sprintf("%d is not a number of retries", bot.Retries), fmt.Sprintf("0 to %d", maxRetries))
 	}
 	if d := time.Duration(bot.MaxDuration); d < 0 || d > maxMaxDuration || (d > 0 && d < time.Second) {
 		return invalid("max_duration", fmt.Sprintf("a run cannot last %s", d), "1s to 168h, or absent for the runner's default")

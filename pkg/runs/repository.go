@@ -26,12 +26,13 @@ const (
 	indexActive     = "active"
 	indexRepo       = "repo"
 	indexUnsettled  = "unsettled" // ended, and its allocations are not all closed yet
+	indexRetry      = "retry"     // when it is to be resumed by itself
 )
 
 // New opens the collection "runs".
 func New(ctx context.Context, db records.DB) (*Repository, error) {
 	schema := records.Schema{Name: "runs", Indexes: []records.Index{
-		{Name: indexTeam}, {Name: indexStatus}, {Name: indexTeamStatus}, {Name: indexBot}, {Name: indexActive}, {Name: indexRepo}, {Name: indexUnsettled},
+		{Name: indexTeam}, {Name: indexStatus}, {Name: indexTeamStatus}, {Name: indexBot}, {Name: indexActive}, {Name: indexRepo}, {Name: indexUnsettled}, {Name: indexRetry},
 	}}
 	table, err := records.NewTable(ctx, db, schema, func(r Run) string { return string(r.ID) }, keys)
 	if err != nil {
@@ -55,6 +56,9 @@ func keys(r Run) map[string]string {
 	}
 	if r.Unsettled() {
 		k[indexUnsettled] = "yes"
+	}
+	if r.RetryOpen() {
+		k[indexRetry] = stamp(r.retryDue())
 	}
 	return k
 }

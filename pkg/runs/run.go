@@ -54,6 +54,7 @@ const (
 	ReasonAbandoned    Reason = "abandoned"        // an external caller stopped renewing
 	ReasonCapacity     Reason = "waiting_capacity" // at the claim its allocation was gone and could not be had again
 	ReasonReleased     Reason = "released_by_operator"
+	ReasonDeadLetter   Reason = "dead_lettered" // its message could not be delivered; an operator may replay it
 )
 
 // Hold is one allocation of a run.
@@ -114,6 +115,7 @@ type Run struct {
 	ClaimNonce  string    `json:"claim_nonce,omitempty"` // of the claim that began this attempt
 	Settled     bool      `json:"settled,omitempty"`     // its allocations were closed with its end
 	CancelAsked bool      `json:"cancel_asked,omitempty"`
+	Retry       Retry     `json:"retry,omitzero"`
 	CreatedAt   time.Time `json:"created_at"`
 	QueuedAt    time.Time `json:"queued_at"` // of the last publish
 	StartedAt   time.Time `json:"started_at,omitzero"`

@@ -104,7 +104,7 @@ func botOnWire(r botsource.Resolved) api.Bot {
 	out := api.Bot{
 		BotBody: api.BotBody{
 			Bot: string(b.Name), Lane: string(b.Lane), Command: b.Command, Prompt: b.Prompt, Model: b.Model,
-			BudgetUSD: b.BudgetUSD, MinBudgetUSD: b.MinBudget, MaxDuration: b.MaxDuration, Env: b.Env,
+			BudgetUSD: b.BudgetUSD, MinBudgetUSD: b.MinBudget, MaxDuration: b.MaxDuration, Retries: b.Retries, Env: b.Env,
 			RepoURL: b.RepoURL, Ref: b.Ref, Inputs: b.Inputs, Description: b.Description,
 		},
 		Tier: string(r.Identity.Tier()), Team: string(r.Identity.Team()), Origin: string(r.Origin),
@@ -118,7 +118,7 @@ func botOnWire(r botsource.Resolved) api.Bot {
 func botFromWire(name holdfast.BotID, b api.BotBody) holdfast.Bot {
 	out := holdfast.Bot{
 		Name: name, Lane: holdfast.Lane(b.Lane), Command: b.Command, Prompt: b.Prompt, Model: b.Model,
-		BudgetUSD: b.BudgetUSD, MinBudget: b.MinBudgetUSD, MaxDuration: b.MaxDuration, Env: b.Env,
+		BudgetUSD: b.BudgetUSD, MinBudget: b.MinBudgetUSD, MaxDuration: b.MaxDuration, Retries: b.Retries, Env: b.Env,
 		RepoURL: b.RepoURL, Ref: b.Ref, Inputs: b.Inputs, Description: b.Description,
 	}
 	for _, need := range b.Needs {

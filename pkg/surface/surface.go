@@ -145,6 +145,9 @@ type Refusal struct {
 	Detail     string    `json:"detail,omitempty"` // for people
 	DecisionID string    `json:"decision_id,omitempty"`
 	Transient  bool      `json:"transient,omitempty"`
+	// NeverFits marks a refusal by capacity of what is more than all of it: it waits for
+	// somebody to raise a limit.
+	NeverFits bool `json:"never_fits,omitempty"`
 }
 
 // maxDetail is how much text of a refusal is kept.
@@ -153,6 +156,7 @@ const maxDetail = 500
 // Refusal is the verdict as it is kept; the zero value when there is a run.
 func (v Verdict) Refusal(now time.Time) Refusal {
 	r := Refusal{At: now, Transient: v.Transient()}
+	r.NeverFits = r.Transient && v.Denial.Denied() && !v.Denial.Retryable
 	switch {
 	case v.Denial.Denied():
 		r.Reason, r.Cause, r.Detail, r.DecisionID = string(v.Denial.Reason), string(v.Denial.Cause), v.Denial.Public, v.Denial.DecisionID
