@@ -40,8 +40,7 @@ conformance: ## the conformance suites of the ledger and the record store, on ev
 .PHONY: test-mongo
 test-mongo: build ## the MongoDB twin, its witnesses and the cluster, over an engine that scripts/mongo-up fetches and starts
 	@HOLDFAST_REQUIRE_MONGO=1 scripts/test ./pkg/store/mongo ./e2e
-	@HOLDFAST_REQUIRE_MONGO=1 go run ./tools/witness -only "a try without its nonce"
-	@HOLDFAST_REQUIRE_MONGO=1 go run ./tools/witness -only "an ask judged without its batch"
+	@scripts/with-mongo go run ./tools/witness -only "mongo: "
 
 .PHONY: witness
 witness: ## take each rule out of the source and demand that its test fails

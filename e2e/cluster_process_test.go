@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -36,7 +37,8 @@ var mongoURI = sync.OnceValues(func() (string, error) {
 	if os.Getenv("HOLDFAST_REQUIRE_MONGO") != "1" {
 		return "", errNotAsked
 	}
-	cmd := exec.Command("../scripts/mongo-up", "test")
+	cmd := exec.Command("../scripts/mongo-up")
+	cmd.Env = append(os.Environ(), "HOLDFAST_MONGO_INSTANCE="+cmp.Or(os.Getenv("HOLDFAST_MONGO_INSTANCE"), "test"))
 	var log strings.Builder
 	cmd.Stderr = &log
 	out, err := cmd.Output()

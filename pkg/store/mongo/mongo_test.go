@@ -1,6 +1,7 @@
 package mongo_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -35,7 +36,8 @@ var address = sync.OnceValues(func() (string, error) {
 	if os.Getenv(envRequire) != "1" {
 		return "", errNoServer
 	}
-	up := exec.Command("../../../scripts/mongo-up", "test")
+	up := exec.Command("../../../scripts/mongo-up")
+	up.Env = append(os.Environ(), "HOLDFAST_MONGO_INSTANCE="+cmp.Or(os.Getenv("HOLDFAST_MONGO_INSTANCE"), "test"))
 	up.Stderr = os.Stderr
 	uri, err := up.Output()
 	if err != nil {

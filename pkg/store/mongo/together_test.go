@@ -50,7 +50,7 @@ func atOnce(n int, f func(i int)) {
 // its own.
 func TestFirstAskersOfASubjectAreAdmittedOnce(t *testing.T) {
 	t.Parallel() // it waits more than it works
-	for _, c := range []struct{ processes, rounds int }{{1, 1000}, {2, 30}, {64, 6}} {
+	for _, c := range []struct{ processes, rounds int }{{1, 100}, {2, 30}, {64, 6}} {
 		t.Run(fmt.Sprintf("%d processes", c.processes), func(t *testing.T) {
 			all := processes(t, c.processes)
 			runs := 0
@@ -114,7 +114,7 @@ func TestAHolderWithinItsReserveIsNeverRefusedByAStorm(t *testing.T) {
 					}
 				})
 			}
-			refused, asks := 0, rounds(t, 500*count)
+			refused, asks := 0, rounds(t, 300)
 			for n := range asks {
 				p := all[n%count]
 				a := ask(int(run.Add(1)), slots, review, 3, 1, withheld)
