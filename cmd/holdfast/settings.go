@@ -36,6 +36,8 @@ func families() []family {
 			(*client.Client).UsageCaps, (*client.Client).PutUsageCaps, func(v *api.UsageCaps) *api.SettingState { return &v.SettingState }),
 		familyOf("runner-pools", "the runner pools with their ceilings",
 			(*client.Client).RunnerPools, (*client.Client).PutRunnerPools, func(v *api.RunnerPools) *api.SettingState { return &v.SettingState }),
+		familyOf("login", "what the groups of the logins' provider mean: a role in a team, or operator",
+			(*client.Client).LoginRules, (*client.Client).PutLoginRules, func(v *api.LoginRules) *api.SettingState { return &v.SettingState }),
 	}
 }
 

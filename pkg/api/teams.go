@@ -120,7 +120,7 @@ type PolicyChange struct {
 	Actor   string `json:"actor,omitempty"`
 }
 
-// AuditEntry is one administrative act.
+// AuditEntry is one act, or one refusal with its repeats within a minute.
 type AuditEntry struct {
 	ID     string    `json:"id,omitempty"`
 	At     time.Time `json:"at"`
@@ -129,6 +129,15 @@ type AuditEntry struct {
 	Target string    `json:"target"`
 	Team   string    `json:"team,omitempty"`
 	Detail string    `json:"detail,omitempty"`
+	// Outcome says whether it was done.
+	Outcome    string    `json:"outcome" enum:"done,refused"`
+	Account    string    `json:"account,omitempty" doc:"the account that acted; absent of a team's own token and the operator's"`
+	TokenID    string    `json:"token_id,omitempty" doc:"the token or the browser session"`
+	DecisionID string    `json:"decision_id,omitempty" doc:"the gate's arithmetic, for a launch and its refusal"`
+	RequestID  string    `json:"request_id,omitempty" doc:"X-Request-Id of the answer"`
+	IP         string    `json:"ip,omitempty" doc:"who was connected: a proxy where one stands in front"`
+	Count      int       `json:"count" doc:"how many refusals the row stands for; 1 of an act"`
+	LastAt     time.Time `json:"last_at,omitzero" doc:"the last of them"`
 }
 
 // Health is the answer of /healthz and /readyz. Warnings make nobody unready: they

@@ -1,5 +1,7 @@
-// Package audit keeps who did what to the platform and its teams. Launches are not
-// in it (they have decisions); what changes the rules is.
+// Package audit keeps who did what to the platform and its teams: every write, and
+// every refusal of one. What changes the rules is recorded before it is answered
+// ([Log.Record]); what comes by the thousand, launches and refusals, is written soon
+// after, in batches, repeats as one row ([Log.Note]).
 package audit
 
 import (
@@ -20,9 +22,34 @@ type Entry struct {
 	Action string          `json:"action"` // what, such as "settings.budget-floor.updated"
 	Target string          `json:"target"` // to what: a team, a bot, a setting, an allocation
 	Team   holdfast.TeamID `json:"team,omitempty"`
+	// Outcome is [Done], or [Refused] for what was not done. Empty is done.
+	Outcome Outcome `json:"outcome,omitempty"`
+	// Account and Token say exactly who the actor is: a token's name is its maker's own
+	// text. Token is a session's id for somebody who logged in.
+	Account string `json:"account,omitempty"`
+	Token   string `json:"token,omitempty"`
+	// Decision leads to the gate's arithmetic, for a launch and for its refusal.
+	Decision string `json:"decision,omitempty"`
+	// Request is the answer's X-Request-Id, IP the peer's address: a proxy's where one
+	// stands in front.
+	Request string `json:"request,omitempty"`
+	IP      string `json:"ip,omitempty"`
+	// Count is how many refusals the row stands for, LastAt when the last one was. Zero
+	// is one.
+	Count  int       `json:"count,omitempty"`
+	LastAt time.Time `json:"last_at,omitzero"`
 	// Detail says more, for people and for a diff: never a secret.
 	Detail map[string]string `json:"detail,omitempty"`
 }
+
+// Outcome says whether what was asked was done.
+type Outcome string
+
+// The outcomes.
+const (
+	Done    Outcome = "done"
+	Refused Outcome = "refused"
+)
 
 // Bounds of an entry. What is longer is cut, because an act that happened must be
 // recorded.
@@ -37,6 +64,7 @@ type Log struct {
 	table *records.Table[Entry]
 	clock clock.Clock
 	ids   records.IDs
+	notes notes
 }
 
 const (
@@ -58,20 +86,36 @@ func New(ctx context.Context, db records.DB, clock clock.Clock) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Log{table: table, clock: clock}, nil
+	return &Log{table: table, clock: clock, notes: notes{folding: map[repeat]*note{}}}, nil
 }
 
 // Record adds an entry; its id and time are given here. The act has happened
 // already, so an error means that its trace is missing: say so, do not undo it.
 func (l *Log) Record(ctx context.Context, entry Entry) (Entry, error) {
+	entry, err := l.complete(entry)
+	if err != nil {
+		return Entry{}, err
+	}
+	v, err := l.table.Insert(ctx, entry)
+	if err != nil {
+		return Entry{}, err
+	}
+	return v.Value, nil
+}
+
+// complete gives an entry its id and time, and cuts what is too long.
+func (l *Log) complete(entry Entry) (Entry, error) {
 	if entry.Actor == "" || entry.Action == "" || entry.Target == "" {
 		return Entry{}, fmt.Errorf("audit %q of %q on %q: an entry names who, what and to what", entry.Action, entry.Actor, entry.Target)
 	}
 	entry.At = l.clock.Now()
 	entry.ID = l.ids.Next(entry.At)
-	entry.Actor = holdfast.Clip(entry.Actor, maxWord)
-	entry.Action = holdfast.Clip(entry.Action, maxWord)
-	entry.Target = holdfast.Clip(entry.Target, maxWord)
+	if entry.Outcome == "" {
+		entry.Outcome = Done
+	}
+	for _, word := range []*string{&entry.Actor, &entry.Action, &entry.Target, &entry.Account, &entry.Token, &entry.Decision, &entry.Request, &entry.IP} {
+		*word = holdfast.Clip(*word, maxWord)
+	}
 	detail := make(map[string]string, len(entry.Detail))
 	for key, value := range entry.Detail {
 		if len(detail) == maxKeys {
@@ -80,17 +124,14 @@ func (l *Log) Record(ctx context.Context, entry Entry) (Entry, error) {
 		detail[holdfast.Clip(key, maxWord)] = holdfast.Clip(value, maxDetail)
 	}
 	entry.Detail = detail
-	v, err := l.table.Insert(ctx, entry)
-	if err != nil {
-		return Entry{}, err
-	}
-	return v.Value, nil
+	return entry, nil
 }
 
 // Filter selects entries; what is empty selects all.
 type Filter struct {
 	Team                  holdfast.TeamID
 	Actor, Action, Target string // each exactly
+	Outcome               Outcome
 	Since                 time.Time
 	Limit                 int // 1 to [records.MaxPage]; 0 is [records.DefaultPage]
 	Cursor                string
@@ -116,6 +157,6 @@ func (l *Log) List(ctx context.Context, f Filter) (list []Entry, next string, er
 	}
 	return l.table.Filter(ctx, q, func(e Entry) bool {
 		return (f.Team == "" || e.Team == f.Team) && (f.Actor == "" || e.Actor == f.Actor) &&
-			(f.Action == "" || e.Action == f.Action) && (f.Target == "" || e.Target == f.Target)
+			(f.Action == "" || e.Action == f.Action) && (f.Outcome == "" || e.Outcome == f.Outcome) && (f.Target == "" || e.Target == f.Target)
 	})
 }

@@ -228,7 +228,9 @@ func TestAnAccountThatCannotBeMeantIsRefusedAtItsField(t *testing.T) {
 		{"memberships[1].team", func(a *auth.Account) {
 			a.Memberships = []auth.Membership{{Team: "web", Role: auth.Viewer}, {Team: "web", Role: auth.Admin}}
 		}},
-		{"memberships", func(a *auth.Account) { a.Memberships = slices.Repeat([]auth.Membership{{Team: "web", Role: auth.Viewer}}, 201) }},
+		{"memberships", func(a *auth.Account) {
+			a.Memberships = slices.Repeat([]auth.Membership{{Team: "web", Role: auth.Viewer}}, 201)
+		}},
 	} {
 		a := auth.Account{ID: "ann", Kind: auth.User}
 		row.change(&a)

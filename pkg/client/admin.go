@@ -136,11 +136,6 @@ func put[T any](ctx context.Context, c *Client, setting string, body T) (T, erro
 	return answer, err
 }
 
-// Audit lists administrative acts, newest first.
-func (c *Client) Audit(ctx context.Context, window Window) (api.Page[api.AuditEntry], error) {
-	return get[api.Page[api.AuditEntry]](ctx, c, values(window, time.Time{}), "api", "audit")
-}
-
 // Ready asks whether the server is ready. One that says that it is not is no error:
 // the answer's checks say why.
 func (c *Client) Ready(ctx context.Context) (api.Health, error) {

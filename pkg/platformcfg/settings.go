@@ -116,6 +116,9 @@ func newSetting[T any](e env, name string, checked func(T) (T, error), effective
 // Name is the family's name, as it stands in addresses.
 func (s *Setting[T]) Name() string { return s.name }
 
+// Standing is how well the setting in force is known. It reads nothing.
+func (s *Setting[T]) Standing() Standing { return s.resolver.Standing() }
+
 // Lookup is the setting in force, from the cache, with the build's defaults where
 // nothing is written, and how well it is known. It never fails, see [State].
 func (s *Setting[T]) Lookup(ctx context.Context) (T, State) {

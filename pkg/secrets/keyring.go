@@ -65,13 +65,13 @@ func ParseKeyring(text string) (*Keyring, error) {
 		return nil, nil
 	}
 	if len(words) > maxKeys {
-		return nil, &holdfast.InvalidError{Field: "secrets-key", Problem: fmt.Sprintf("there are %d keys", len(words)), Allowed: fmt.Sprintf("at most %d", maxKeys)}
+		return nil, &holdfast.InvalidError{Problem: fmt.Sprintf("there are %d keys", len(words)), Allowed: fmt.Sprintf("at most %d", maxKeys)}
 	}
 	k := &Keyring{}
 	for i, word := range words {
 		raw, err := hex.DecodeString(word)
 		if err != nil || len(raw) != keySize {
-			return nil, &holdfast.InvalidError{Field: "secrets-key", Problem: fmt.Sprintf("key %d of %d is not one", i+1, len(words)), Allowed: allowed}
+			return nil, &holdfast.InvalidError{Problem: fmt.Sprintf("key %d of %d is not one", i+1, len(words)), Allowed: allowed}
 		}
 		block, err := aes.NewCipher(raw)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -89,8 +90,7 @@ func (s *Server) pump(w *streamWriter, r *http.Request, subscription *subscriber
 // tokenEnded says whether the token that opened a stream was revoked or expired
 // since. When nobody can tell, the stream goes on.
 func (s *Server) tokenEnded(r *http.Request) bool {
-	bearer, _ := bearerOf(r)
-	_, err := s.deps.Tokens.Authenticate(r.Context(), bearer)
+	_, err := s.caller(r, route{method: http.MethodGet})
 	return errors.Is(err, auth.ErrUnauthenticated)
 }
 
@@ -114,20 +114,25 @@ func writeEvent(w io.Writer, e api.Event) error {
 
 // scope is the team that a list or a stream is limited to: the one that is asked
 // for, or the caller's own. It is empty, which is all teams, for operators only;
-// another team does not exist.
+// another team does not exist, and who has several names one.
 func (s *Server) scope(c call, name string) (holdfast.TeamID, error) {
-	if name == "" {
-		if c.Operator {
-			return "", nil
+	team := c.Team
+	switch {
+	case name != "":
+		var err error
+		if team, err = teamID(name); err != nil {
+			return "", err
 		}
-		return c.Team, nil
+	case c.Operator:
+		return "", nil
+	case team == "":
+		return "", invalid("team", "the caller has several teams, and none is named", "one of: "+strings.Join(texts[string](c.Teams()), ", "))
 	}
-	team, err := teamID(name)
-	if err != nil {
-		return "", err
-	}
-	if !c.Operator && team != c.Team {
+	switch {
+	case !c.In(team):
 		return "", notFound("team")
+	case c.need != "" && !c.May(team, c.need):
+		return "", fail(http.StatusForbidden, "forbidden", "this needs "+string(c.need)+"; the caller is "+roleWord(c.Principal, team))
 	}
 	return team, nil
 }

@@ -194,12 +194,12 @@ func TestEveryDocumentedRouteAnswers(t *testing.T) {
 	expected := map[string]int{"run-logs": 404, "resume-run": 409}
 	for _, rt := range build(t, nil).server.Routes() {
 		w := build(t, nil)
-		path := w.concrete(rt.Path)
+		path := w.concrete(rt)
 		if rt.ID == "events" {
 			w.callHead("operator", path).want(200)
 			continue
 		}
-		r := w.call("operator", rt.Method, path, bodyFor(rt.ID))
+		r := w.call(callerOf(rt), rt.Method, path, bodyFor(rt.ID))
 		if want := expected[rt.ID]; (want == 0 && r.status >= 300) || (want != 0 && r.status != want) {
 			t.Errorf("%s %s: %d %s", rt.Method, path, r.status, r.body)
 		}

@@ -51,15 +51,25 @@ type route struct {
 	stream bool
 	// text is the media type of an answer that is not JSON.
 	text string
+	// trail says how the audit trail learns of a success; the zero value records it
+	// before it is answered.
+	trail trailKind
 
 	serve func(w http.ResponseWriter, r *http.Request, c call) error
 }
 
 func (rt route) writes() bool { return rt.method != http.MethodGet }
 
+// changes says whether a success of the route changes something.
+func (rt route) changes() bool { return rt.writes() && rt.trail != readsOnly }
+
 // call is who asks.
 type call struct {
 	auth.Principal
+	// need is the role that the route asks for in the team that the request is about.
+	need auth.Role
+	// acts collects what the call did, for the audit trail.
+	acts *acts
 	// team is the team that the path names; empty without one.
 	team holdfast.TeamID
 	body []byte
@@ -93,6 +103,7 @@ func register[I, O any](s *Server, rt route, handle func(ctx context.Context, c 
 		if err != nil {
 			return err
 		}
+		s.recordActs(r, rt, c)
 		if out.Status == 0 {
 			out.Status = rt.status
 		}
@@ -114,7 +125,11 @@ func registerRaw[I any](s *Server, rt route, handle func(w http.ResponseWriter, 
 		if err := bind(r, c.body, &in); err != nil {
 			return err
 		}
-		return handle(w, r, c, in)
+		err := handle(w, r, c, in)
+		if err == nil {
+			s.recordActs(r, rt, c)
+		}
+		return err
 	}
 	s.add(rt)
 }
@@ -132,11 +147,12 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request, rt route) {
 		defer cancel()
 		r = r.WithContext(ctx)
 	}
-	err := s.admit(w, r, rt)
+	c, err := s.admit(w, r, rt)
 	if err == nil {
 		return
 	}
 	f := failureOf(err)
+	s.noteRefusal(r, rt, c, f)
 	level := slog.LevelDebug
 	if f.problem.Status >= 500 && f.problem.Reason == "" && !errors.Is(r.Context().Err(), context.Canceled) { // a caller that hung up is no fault of ours
 		level = slog.LevelError
@@ -145,56 +161,85 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request, rt route) {
 	writeProblem(w, f)
 }
 
-func (s *Server) admit(w http.ResponseWriter, r *http.Request, rt route) error {
+// admit answers the request, or says why not and whose it was.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, rt route) (call, error) {
 	c, err := s.authenticate(r, rt)
+	c.acts = &acts{request: w.Header().Get(requestID)}
 	if err != nil {
-		return err
+		return c, err
 	}
 	if rt.writes() {
 		if c.body, err = readBody(w, r, s.options.MaxBody); err != nil {
-			return err
+			return c, err
 		}
 		if key := r.Header.Values("Idempotency-Key"); len(key) > 0 {
-			return s.once(w, r, rt, c, key)
+			return c, s.once(w, r, rt, c, key)
 		}
 	}
-	return rt.serve(w, r, c)
+	return c, rt.serve(w, r, c)
 }
 
 // authenticate finds out who asks, and refuses who may not: another team's things
-// do not exist (404), the right team without the role is 403.
+// do not exist (404), the right team without the role is 403. The call says who it was
+// also when it is refused.
 func (s *Server) authenticate(r *http.Request, rt route) (call, error) {
-	bearer, ok := bearerOf(r)
-	if !ok {
-		return call{}, unauthenticated()
-	}
-	principal, err := s.deps.Tokens.Authenticate(r.Context(), bearer)
+	principal, err := s.caller(r, rt)
 	if err != nil {
 		return call{}, err
 	}
-	c := call{Principal: principal}
+	c := call{Principal: principal, need: rt.who.role()}
 	if name := r.PathValue("team"); name != "" {
-		if c.team, err = teamID(name); err != nil {
-			return call{}, err
+		team, err := teamID(name)
+		if err != nil {
+			return c, err
 		}
-		if !principal.Operator && principal.Team != c.team {
-			return call{}, notFound("team")
+		if !principal.In(team) {
+			return c, notFound("team")
 		}
+		c.team = team
 	}
 	if principal.Operator || rt.who == anyToken {
 		return c, nil
 	}
-	if rt.who == operators || !principal.Role.AtLeast(rt.who.role()) {
-		return call{}, fail(http.StatusForbidden, "forbidden", "this needs "+rt.who.String()+"; the token is "+roleWord(principal))
+	role := principal.Best() // of what the request is about, where the path does not say it, the handler judges
+	if c.team != "" {
+		role = principal.RoleIn(c.team)
+	}
+	if rt.who == operators || !role.AtLeast(rt.who.role()) {
+		return c, fail(http.StatusForbidden, "forbidden", "this needs "+rt.who.String()+"; the caller is "+roleWord(principal, c.team))
 	}
 	return c, nil
 }
 
-func roleWord(p auth.Principal) string {
-	if p.Operator {
-		return "operator"
+// caller is who the bearer token or the browser's session says.
+func (s *Server) caller(r *http.Request, rt route) (auth.Principal, error) {
+	if len(r.Header.Values("Authorization")) == 0 && s.options.Login != nil && s.options.Login.HasSession(r) {
+		if err := crossOrigin(r, rt); err != nil {
+			return auth.Principal{}, err
+		}
+		return s.options.Login.Principal(r.Context(), r)
 	}
-	return string(p.Role) + " of " + string(p.Team)
+	bearer, ok := bearerOf(r)
+	if !ok {
+		return auth.Principal{}, unauthenticated()
+	}
+	return s.deps.Tokens.Authenticate(r.Context(), bearer)
+}
+
+// roleWord says for people what a caller may do in a team, or where no team is named.
+func roleWord(p auth.Principal, team holdfast.TeamID) string {
+	if team == "" {
+		team = p.Team
+	}
+	switch role := p.RoleIn(team); {
+	case p.Operator:
+		return "operator"
+	case role != "":
+		return string(role) + " of " + string(team)
+	case len(p.Memberships) > 0:
+		return string(p.Best()) + " at most"
+	}
+	return "in no team"
 }
 
 // teamID folds a team's name of a path or parameter. What cannot be a name is no

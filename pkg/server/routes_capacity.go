@@ -16,7 +16,7 @@ import (
 func (s *Server) capacityRoutes() {
 	register(s, route{method: "GET", path: "/api/capacity", id: "capacity", group: "capacity", who: viewers, summary: "Show what is used, promised, withheld and free"}, s.capacity)
 	register(s, route{method: "GET", path: "/api/capacity/subject", id: "capacity-subject", group: "capacity", who: viewers, summary: "Show one subject with its open allocations"}, s.capacitySubject)
-	register(s, route{method: "POST", path: "/api/admin/allocations/{allocation}/release", id: "release-allocation", group: "capacity", who: operators, summary: "Take an allocation away and fence its run"}, s.releaseAllocation)
+	register(s, route{method: "POST", path: "/api/admin/allocations/{allocation}/release", id: "release-allocation", group: "capacity", who: operators, trail: keptElsewhere, summary: "Take an allocation away and fence its run"}, s.releaseAllocation)
 	register(s, route{method: "GET", path: "/api/decisions", id: "list-decisions", group: "decisions", who: viewers, summary: "List what the gate decided, the newest first"}, s.listDecisions)
 	register(s, route{method: "GET", path: "/api/decisions/{decision}", id: "get-decision", group: "decisions", who: viewers, summary: "Show a decision with its arithmetic"}, s.getDecision)
 	register(s, route{method: "GET", path: "/api/decisions/{decision}/explain", id: "explain-decision", group: "decisions", who: viewers, summary: "Say why the gate decided so, and what would have changed it"}, s.explainDecision)
@@ -100,7 +100,7 @@ type decisionInput struct {
 
 func (s *Server) decision(ctx context.Context, c call, id string) (decisions.Decision, error) {
 	d, err := s.deps.Decisions.Get(ctx, id)
-	if errors.Is(err, records.ErrNotFound) || (err == nil && !c.Operator && d.Team != c.Team) {
+	if errors.Is(err, records.ErrNotFound) || (err == nil && !c.In(d.Team)) {
 		return decisions.Decision{}, notFound("decision")
 	}
 	return d, err

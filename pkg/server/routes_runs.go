@@ -18,16 +18,16 @@ const launchID = "launch"
 
 func (s *Server) runRoutes() {
 	gate := []int{http.StatusPaymentRequired, http.StatusConflict, http.StatusTooManyRequests}
-	register(s, route{method: "POST", path: "/api/runs", id: launchID, group: "runs", who: anyToken, status: http.StatusAccepted, also: []int{http.StatusCreated}, problems: gate, summary: "Launch a run"}, s.launch)
-	register(s, route{method: "POST", path: "/api/launch/preview", id: "preview", group: "runs", who: anyToken, summary: "Say what a launch would get, and take nothing"}, s.preview)
+	register(s, route{method: "POST", path: "/api/runs", id: launchID, group: "runs", who: anyToken, trail: noted, status: http.StatusAccepted, also: []int{http.StatusCreated}, problems: gate, summary: "Launch a run"}, s.launch)
+	register(s, route{method: "POST", path: "/api/launch/preview", id: "preview", group: "runs", who: anyToken, trail: readsOnly, summary: "Say what a launch would get, and take nothing"}, s.preview)
 	register(s, route{method: "GET", path: "/api/runs", id: "list-runs", group: "runs", who: viewers, summary: "List runs, the newest first"}, s.listRuns)
 	register(s, route{method: "GET", path: "/api/runs/{run}", id: "get-run", group: "runs", who: viewers, summary: "Show a run"}, s.getRun)
 	register(s, route{method: "GET", path: "/api/runs/{run}/explain", id: "explain-run", group: "runs", who: viewers, summary: "Say how a run came to stand as it does"}, s.explain)
 	registerRaw(s, route{method: "GET", path: "/api/runs/{run}/logs", id: "run-logs", group: "runs", who: viewers, stream: true, text: "text/plain", summary: "Read the output of a run's newest attempt"}, s.logs)
-	register(s, route{method: "POST", path: "/api/runs/{run}/cancel", id: "cancel-run", group: "runs", who: members, summary: "End a run"}, s.cancel)
-	register(s, route{method: "POST", path: "/api/runs/{run}/resume", id: "resume-run", group: "runs", who: members, status: http.StatusAccepted, problems: gate, summary: "Bring a run back through the gate"}, s.resume)
-	register(s, route{method: "POST", path: "/api/runs/{run}/heartbeat", id: "heartbeat", group: "external runs", who: members, summary: "Renew an external run"}, s.heartbeat)
-	register(s, route{method: "POST", path: "/api/runs/{run}/settle", id: "settle", group: "external runs", who: members, summary: "End an external run with what it used"}, s.settle)
+	register(s, route{method: "POST", path: "/api/runs/{run}/cancel", id: "cancel-run", group: "runs", who: members, trail: noted, summary: "End a run"}, s.cancel)
+	register(s, route{method: "POST", path: "/api/runs/{run}/resume", id: "resume-run", group: "runs", who: members, trail: noted, status: http.StatusAccepted, problems: gate, summary: "Bring a run back through the gate"}, s.resume)
+	register(s, route{method: "POST", path: "/api/runs/{run}/heartbeat", id: "heartbeat", group: "external runs", who: members, trail: renewed, summary: "Renew an external run"}, s.heartbeat)
+	register(s, route{method: "POST", path: "/api/runs/{run}/settle", id: "settle", group: "external runs", who: members, trail: noted, summary: "End an external run with what it used"}, s.settle)
 }
 
 type launchInput struct{ Body api.LaunchRequest }
@@ -49,6 +49,7 @@ func (s *Server) launch(ctx context.Context, c call, in launchInput) (answer[api
 	}
 	request := requestOf(in.Body)
 	request.Run = c.run
+	c.about(in.Body.Team)
 	run, denial, err := s.deps.Launch.Launch(ctx, c.Principal, request)
 	switch {
 	case err != nil:
@@ -56,6 +57,7 @@ func (s *Server) launch(ctx context.Context, c call, in launchInput) (answer[api
 	case denial.Denied():
 		return answer[api.Run]{}, refusal(denial)
 	}
+	s.noteRun(c, "run.launched", run)
 	return s.accepted(ctx, run), nil
 }
 
@@ -148,7 +150,7 @@ type runInput struct {
 // run reads a run that the caller may see; another team's does not exist.
 func (s *Server) run(ctx context.Context, c call, id string) (runs.Run, error) {
 	run, err := s.deps.Runs.Get(ctx, holdfast.RunID(id))
-	if errors.Is(err, records.ErrNotFound) || (err == nil && !c.Operator && run.Team != c.Team) {
+	if errors.Is(err, records.ErrNotFound) || (err == nil && !c.In(run.Team)) {
 		return runs.Run{}, notFound("run")
 	}
 	return run, err
@@ -201,6 +203,7 @@ func (s *Server) cancel(ctx context.Context, c call, in runInput) (answer[api.Ru
 	if err != nil {
 		return answer[api.Run]{}, err
 	}
+	s.noteRun(c, "run.cancelled", run)
 	return answer[api.Run]{Body: RunOnWire(run)}, nil
 }
 
@@ -212,6 +215,7 @@ func (s *Server) resume(ctx context.Context, c call, in runInput) (answer[api.Ru
 	case denial.Denied():
 		return answer[api.Run]{}, refusal(denial)
 	}
+	s.noteRun(c, "run.resumed", run)
 	return answer[api.Run]{Body: s.withLease(ctx, run)}, nil
 }
 

@@ -34,7 +34,7 @@ func (s *Server) settingRoutes() {
 		token: func(p budgetfloor.Policy) time.Time { return p.UpdatedAt },
 		adorn: s.adornPolicy,
 	})
-	register(s, route{method: "POST", path: "/api/admin/settings/budget-floor/check", id: "check-budget-floor", group: "settings", who: operators, summary: "Say what a policy would do, and write nothing"}, s.checkPolicy)
+	register(s, route{method: "POST", path: "/api/admin/settings/budget-floor/check", id: "check-budget-floor", group: "settings", who: operators, trail: readsOnly, summary: "Say what a policy would do, and write nothing"}, s.checkPolicy)
 	addFamily(s, "limits", "the limits that teams inherit and those over all teams", family[api.Limits, platformcfg.LimitsSetting]{
 		setting: set.Limits, fromWire: limitsFromWire, toWire: limitsToWire,
 		state: func(w *api.Limits) *api.SettingState { return &w.SettingState },

@@ -54,13 +54,16 @@ func (s *Server) createTeam(ctx context.Context, c call, in teamCreateInput) (an
 func (s *Server) listTeams(ctx context.Context, c call, in pageInput) (answer[api.Page[api.Team]], error) {
 	var out answer[api.Page[api.Team]]
 	if !c.Operator {
-		team, err := s.deps.Teams.Get(ctx, c.Team)
-		if err != nil && !errors.Is(err, records.ErrNotFound) {
-			return out, err
-		}
-		own := []teams.Team{team}
-		if err != nil {
-			own = nil
+		var own []teams.Team
+		for _, id := range c.Teams() {
+			team, err := s.deps.Teams.Get(ctx, id)
+			switch {
+			case errors.Is(err, records.ErrNotFound):
+			case err != nil:
+				return out, err
+			default:
+				own = append(own, team)
+			}
 		}
 		out.Body = page(own, "", teamOnWire)
 		return out, nil
@@ -206,7 +209,7 @@ func (s *Server) createToken(ctx context.Context, c call, in tokenCreateInput) (
 	if err != nil {
 		return answer[api.TokenIssued]{}, err
 	}
-	s.noteAudit(ctx, c, c.team, "token.issued", token.ID, map[string]string{"name": token.Name, "role": string(token.Role)})
+	s.noteAudit(ctx, c, c.team, "token.issued", token.ID, tokenWords(token))
 	return answer[api.TokenIssued]{Body: api.TokenIssued{Token: tokenOnWire(token), Secret: bearer}}, nil
 }
 
@@ -241,6 +244,6 @@ func (s *Server) revokeToken(ctx context.Context, c call, in tokenInput) (answer
 	if err != nil {
 		return answer[done]{}, err
 	}
-	s.noteAudit(ctx, c, c.team, "token.revoked", token.ID, map[string]string{"name": token.Name})
+	s.noteAudit(ctx, c, c.team, "token.revoked", token.ID, tokenWords(token))
 	return answer[done]{}, nil
 }

@@ -28,9 +28,11 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/clock"
 	"github.com/holdfast-io/holdfast/pkg/decisions"
 	"github.com/holdfast-io/holdfast/pkg/launch"
+	"github.com/holdfast-io/holdfast/pkg/login"
 	"github.com/holdfast-io/holdfast/pkg/platformcfg"
 	"github.com/holdfast-io/holdfast/pkg/records"
 	"github.com/holdfast-io/holdfast/pkg/runs"
+	"github.com/holdfast-io/holdfast/pkg/secrets"
 	"github.com/holdfast-io/holdfast/pkg/teams"
 )
 
@@ -46,6 +48,7 @@ type Deps struct {
 	Settings  *platformcfg.Settings
 	Decisions *decisions.Recorder
 	Audit     *audit.Log
+	Secrets   *secrets.Vault
 	Broker    *Broker
 }
 
@@ -66,6 +69,9 @@ type Options struct {
 	// callers that are not on loopback; empty: nobody else.
 	Metrics      http.Handler
 	MetricsToken string
+
+	// Login lets people in with a browser; nil: tokens only.
+	Login *login.Service
 
 	// AnyHost switches the check of the Host and Origin headers off, for a server
 	// that stands behind names of its own. The default accepts loopback names and
@@ -120,7 +126,7 @@ type Server struct {
 // New is a server over its parts. It listens to nothing yet, see [Server.Serve].
 func New(ctx context.Context, deps Deps, options Options) (*Server, error) {
 	if deps.Records == nil || deps.Launch == nil || deps.Runs == nil || deps.Teams == nil || deps.Tokens == nil || deps.Bots == nil ||
-		deps.Resolver == nil || deps.Settings == nil || deps.Decisions == nil || deps.Audit == nil || deps.Broker == nil {
+		deps.Resolver == nil || deps.Settings == nil || deps.Decisions == nil || deps.Audit == nil || deps.Secrets == nil || deps.Broker == nil {
 		return nil, errors.New("server: a part is missing")
 	}
 	options = options.withDefaults()
@@ -139,14 +145,19 @@ func New(ctx context.Context, deps Deps, options Options) (*Server, error) {
 	s.botRoutes()
 	s.settingRoutes()
 	s.auditRoutes()
+	s.secretRoutes()
 	s.eventRoutes()
+	s.accountRoutes()
+	s.meRoutes()
+	s.loginSetting()
 	slices.SortFunc(s.routes, pathOrder)
 	if err := s.finish(); err != nil {
 		return nil, err
 	}
 	s.openRoutes()
+	s.loginRoutes()
 	s.mux.HandleFunc("/", s.unmatched)
-	s.handler = s.protect(s.hosts(s.mux))
+	s.handler = s.identified(s.protect(s.hosts(s.mux)))
 	return s, nil
 }
 
@@ -209,6 +220,12 @@ func (s *Server) housekeep(ctx context.Context) {
 		}
 		if err := s.keys.forget(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("old idempotency keys could not be removed", "error", err)
+		}
+		if s.options.Login == nil {
+			continue
+		}
+		if err := s.options.Login.Forget(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("sessions that have expired could not be removed", "error", err)
 		}
 	}
 }

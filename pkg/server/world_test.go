@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/platformcfg"
 	"github.com/holdfast-io/holdfast/pkg/queue"
 	"github.com/holdfast-io/holdfast/pkg/runs"
+	"github.com/holdfast-io/holdfast/pkg/secrets"
 	"github.com/holdfast-io/holdfast/pkg/server"
 	"github.com/holdfast-io/holdfast/pkg/store/memory"
 	"github.com/holdfast-io/holdfast/pkg/teams"
@@ -45,6 +46,7 @@ type world struct {
 	teams  *teams.Repository
 	ledger *capacityledger.Ledger
 	launch *launch.Service
+	trail  *audit.Log
 
 	operator string            // its bearer
 	bearers  map[string]string // "acme/viewer" and so on
@@ -73,6 +75,8 @@ func buildBeating(t *testing.T, heartbeat time.Duration, change func(*world, *se
 	settings := must(platformcfg.New(ctx, db, w.clock, platformcfg.Options{}))
 	recorder := must(decisions.New(ctx, db, w.clock, decisions.Options{}))
 	trail := must(audit.New(ctx, db, w.clock))
+	w.trail = trail
+	vault := must(secrets.NewVault(ctx, db, w.clock, must(secrets.ParseKeyring(secrets.NewKey()))))
 	w.broker = server.NewBroker(w.clock)
 	w.launch = must(launch.New(launch.Deps{
 		Ledger: w.ledger, Runs: w.runs, Teams: w.teams, Bots: resolver, Settings: settings, Decisions: recorder, Audit: trail, Queue: w.queue,
@@ -88,7 +92,7 @@ func buildBeating(t *testing.T, heartbeat time.Duration, change func(*world, *se
 	}
 	w.server = must(server.New(ctx, server.Deps{
 		Records: db, Launch: w.launch, Runs: w.runs, Teams: w.teams, Tokens: w.tokens, Bots: bots, Resolver: resolver,
-		Settings: settings, Decisions: recorder, Audit: trail, Broker: w.broker,
+		Settings: settings, Decisions: recorder, Audit: trail, Secrets: vault, Broker: w.broker,
 	}, options))
 	w.http = httptest.NewServer(w.server.Handler())
 	t.Cleanup(func() { w.broker.Close(); w.http.Close() })
@@ -222,6 +226,30 @@ func (r reply) problem(status int) api.Problem {
 		r.t.Fatalf("an incomplete problem: %s", r.body)
 	}
 	return p
+}
+
+// person makes an account with roles, once, and a token of it: its bearer goes by the
+// account's id.
+func (w *world) person(id string, roles ...auth.Membership) {
+	w.t.Helper()
+	if _, known := w.bearers[id]; known {
+		return
+	}
+	w.account(auth.Account{ID: id, Kind: auth.User, Memberships: roles})
+}
+
+// account is person for an account as it is given.
+func (w *world) account(a auth.Account) {
+	w.t.Helper()
+	a, err := w.tokens.Accounts().Create(w.t.Context(), a)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	_, bearer, err := w.tokens.Issue(w.t.Context(), auth.Issue{Account: a.ID, Name: "laptop"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.bearers[a.ID] = bearer
 }
 
 // limits writes a team's limits.
