@@ -20,7 +20,7 @@ func (o Options) check(p Process, origins map[string]string) error {
 		min time.Duration
 	}{
 		{"lease", o.Lease, minDuration}, {"heartbeat", o.Heartbeat, minDuration}, {"sweep-every", o.SweepEvery, minDuration},
-		{"launch-lease", o.LaunchLease, minDuration}, {"policy-ttl", o.PolicyTTL, 0}, {"clock-skew", o.ClockSkew, 0}, {"drain", o.Drain, 0},
+		{"launch-lease", o.LaunchLease, minDuration}, {"policy-ttl", o.PolicyTTL, 0}, {"clock-skew", o.ClockSkew, 0}, {"drain", o.Drain, 0}, {"start-wait", o.StartWait, 0}, {"clone-within", o.CloneWithin, time.Second},
 	}
 	for _, b := range bounds {
 		if has(b.key) && (b.d < b.min || b.d > maxDuration) {

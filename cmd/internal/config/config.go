@@ -43,6 +43,12 @@ type Options struct {
 	Pool         string        // of a runner
 	AllowedHosts []string      // further names of the API; "*" is any
 	Drain        time.Duration // what is under way may go on for that long after TERM
+	StartWait    time.Duration // how long a start waits for what is not there yet; 0 is for ever
+	RunnerAddr   string        // host:port at which a runner says how it is; empty: nowhere
+
+	// Of a clone of a bot's repository.
+	CloneWithin time.Duration
+	CloneMiB    int
 
 	MongoURI, MongoDatabase     string
 	NATSURL                     string
@@ -52,6 +58,8 @@ type Options struct {
 	NATSMaxAckPending           int // 0: the queue's own default
 	LogMiB                      int // output of runs that the queue keeps; 0 keeps none
 	OperatorToken, MetricsToken string
+	// SecretsKey is the text of a secrets.Keyring: one key or several; empty is none.
+	SecretsKey string
 
 	// Unknown lists the names in the environment that begin with HOLDFAST_ and
 	// mean nothing to this build. They are not errors (a cluster sets such names by
@@ -73,6 +81,9 @@ func DefaultsOf(p Process) Options {
 		PolicyTTL:   30 * time.Second,
 		ClockSkew:   15 * time.Second,
 		LogLevel:    slog.LevelInfo,
+	}
+	if p != Server {
+		o.CloneWithin, o.CloneMiB = 5*time.Minute, 2048
 	}
 	switch p {
 	case Dev:

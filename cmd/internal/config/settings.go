@@ -82,6 +82,12 @@ func placeSettings() []Setting {
 			return checkAddr(text)
 		}, show: func(o Options) string { return o.Addr }}.of(Dev, Server),
 		whole("runners", "runs that are executed at the same time; 0 executes none", maxRunners, func(o *Options) *int { return &o.Runners }).of(Dev, Runner),
+		whole("clone-mib", "mebibytes that the clone of a bot's repository may have", 1<<20, func(o *Options) *int { return &o.CloneMiB }).of(Dev, Runner),
+		duration("clone-within", "how long cloning a bot's repository may take", func(o *Options) *time.Duration { return &o.CloneWithin }).of(Dev, Runner),
+		Setting{Key: "runner-addr", Meaning: "host:port at which a runner answers /healthz and /readyz; none unless it is set", set: func(o *Options, text string) error {
+			o.RunnerAddr = text
+			return checkAddr(text)
+		}, show: func(o Options) string { return o.RunnerAddr }}.of(Runner),
 		text("name", "what this process is called in logs, runs and the lists of NATS", func(o *Options) *string { return &o.Name }).of(Server, Runner),
 		Setting{Key: "pool", Meaning: "the runner pool that this runner belongs to", set: func(o *Options, text string) error {
 			if text != DefaultPool {
@@ -122,6 +128,7 @@ func clusterSettings() []Setting {
 		},
 		secret("operator-token", "the operator's token; without one the database's stays as it is", func(o *Options) *string { return &o.OperatorToken }, Server),
 		secret("metrics-token", "token that opens /metrics to other machines; without one it is for this machine alone", func(o *Options) *string { return &o.MetricsToken }, Server),
+		secret("secrets-key", "key or keys that seal the secrets of teams, the same for all servers; the first one seals; without one secrets are off, and dev makes a file with one in its folder", func(o *Options) *string { return &o.SecretsKey }, Dev, Server),
 	)
 }
 
@@ -134,6 +141,7 @@ func timeSettings() []Setting {
 		duration("launch-lease", "how long an allocation lives before its run has renewed it once", func(o *Options) *time.Duration { return &o.LaunchLease }).of(Dev, Server),
 		duration("policy-ttl", "how long a policy is served before it is read again", func(o *Options) *time.Duration { return &o.PolicyTTL }).of(Dev, Server),
 		duration("clock-skew", "how far the clocks of two machines may be apart", func(o *Options) *time.Duration { return &o.ClockSkew }).of(Dev, Server),
+		duration("start-wait", "how long a start waits for MongoDB and NATS that do not answer yet; 0 is for ever", func(o *Options) *time.Duration { return &o.StartWait }).of(Server, Runner),
 		duration("drain", "how long what is under way may go on after INT or TERM; a second one ends it", func(o *Options) *time.Duration { return &o.Drain }).of(Server, Runner),
 		Setting{Key: "log-level", Meaning: "debug, info, warn or error", set: func(o *Options, text string) error {
 			levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}

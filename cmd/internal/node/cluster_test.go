@@ -34,10 +34,10 @@ import (
 // sample agent of the built-in bots.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
-		switch os.Args[1] {
-		case runner.ChildArgument:
-			os.Exit(runner.ChildMain(os.Args[2:]))
-		case "sample-agent":
+		if code, hidden := runner.HiddenMain(os.Args[1:]); hidden {
+			os.Exit(code)
+		}
+		if os.Args[1] == "sample-agent" {
 			os.Exit(sampleagent.Main(os.Args[2:], os.Stdout, os.Getenv))
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/queue/nats"
 	"github.com/holdfast-io/holdfast/pkg/runner"
 	"github.com/holdfast-io/holdfast/pkg/runs"
+	"github.com/holdfast-io/holdfast/pkg/secrets"
 	"github.com/holdfast-io/holdfast/pkg/server"
 	"github.com/holdfast-io/holdfast/pkg/teams"
 )
@@ -54,6 +55,7 @@ type core struct {
 	settings  *platformcfg.Settings
 	decisions *decisions.Recorder
 	audit     *audit.Log
+	vault     *secrets.Vault
 
 	ledger *capacityledger.Ledger
 	launch *launch.Service
@@ -95,7 +97,14 @@ func (c *core) openRepositories(ctx context.Context, s config.Options, stores St
 	if c.decisions, err = decisions.New(ctx, db, c.clock, c.watcher.decisions()); err != nil {
 		return err
 	}
-	c.audit, err = audit.New(ctx, db, c.clock)
+	if c.audit, err = audit.New(ctx, db, c.clock); err != nil {
+		return err
+	}
+	keys, err := keyringOf(s)
+	if err != nil {
+		return err
+	}
+	c.vault, err = secrets.NewVault(ctx, db, c.clock, keys)
 	return err
 }
 
@@ -128,7 +137,7 @@ func (c *core) openServer(ctx context.Context, o Options, b base) (err error) {
 	serving.Clock, serving.Log, serving.Version, serving.Metrics = c.clock, o.Log, o.Version, c.watcher.metrics.Handler()
 	c.server, err = server.New(ctx, server.Deps{
 		Records: b.stores.Records, Launch: c.launch, Runs: c.runs, Teams: c.teams, Tokens: c.tokens, Bots: c.bots, Resolver: c.resolver,
-		Settings: c.settings, Decisions: c.decisions, Audit: c.audit, Broker: c.broker,
+		Settings: c.settings, Decisions: c.decisions, Audit: c.audit, Secrets: c.vault, Broker: c.broker,
 	}, serving)
 	return err
 }
@@ -153,6 +162,7 @@ func (c *core) carriers() []loop {
 			return c.watcher.metrics.Run(ctx, metrics.Sources{Ledger: c.ledger, Runs: c.runs, QueueDepth: c.bus.Depth, Streams: c.broker.Subscribers}, 0)
 		},
 		func(ctx context.Context) error { return c.bus.ServeClaims(ctx, c.launch.Claim) },
+		func(ctx context.Context) error { return c.bus.ServeSecrets(ctx, c.launch.Secrets(c.vault)) },
 		func(ctx context.Context) error { return c.bus.Reports(ctx, c.launch.Apply) },
 	}
 }

@@ -60,11 +60,16 @@ func Open(ctx context.Context, o Options) (n *Node, err error) {
 	if n.listener, err = listen(ctx, o.Settings.Addr); err != nil {
 		return n, err
 	}
+	if n.options.Settings.SecretsKey == "" {
+		if n.options.Settings.SecretsKey, err = n.folder.secretsKey(); err != nil {
+			return n, err
+		}
+	}
 	leftovers, err := runner.KillLeftovers(ctx, n.folder.path)
 	if err != nil {
 		return n, fmt.Errorf("end what a former process left running: %w", err)
 	}
-	if n.parts, err = openParts(ctx, n.folder.path, o, n); err != nil {
+	if n.parts, err = openParts(ctx, n.folder.path, n.options, n); err != nil {
 		return n, err
 	}
 	if n.token, err = n.folder.operatorToken(ctx, n.parts.tokens); err != nil {

@@ -93,6 +93,7 @@ func (p *parts) openRunner(dir string, o Options) (err error) {
 	}
 	p.runner, err = runner.New(p.work, runner.Options{
 		Name: runnerName, DataDir: dir, Slots: s.Runners, Lease: s.Lease, Heartbeat: s.Heartbeat, Clock: p.clock, Log: o.Log, Events: p.watcher.metrics.Runner(),
+		Secrets: p.work, CloneWithin: s.CloneWithin, CloneLimit: int64(s.CloneMiB) << 20,
 	})
 	return err
 }

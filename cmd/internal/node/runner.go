@@ -57,7 +57,7 @@ func OpenRunner(ctx context.Context, o Options) (r *Runner, err error) {
 	}
 	r.runner, err = runner.New(r.bus, runner.Options{
 		Name: processName(s), DataDir: r.folder.path, Slots: s.Runners, Lease: s.Lease, Heartbeat: s.Heartbeat,
-		LogLimit: maxShipped, Logs: r.bus, Log: o.Log,
+		LogLimit: maxShipped, Logs: r.bus, Log: o.Log, Secrets: r.bus, CloneWithin: s.CloneWithin, CloneLimit: int64(s.CloneMiB) << 20,
 	})
 	return r, err
 }
