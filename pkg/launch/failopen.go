@@ -23,19 +23,14 @@ const (
 // reserved, an absent one reserves nothing; both are judged.
 func (s *Service) withoutPolicy(ctx context.Context, a *admission) bool {
 	state := a.rules.policyState
-	if state == platformcfg.Stale || state == platformcfg.Never {
-		if f := s.options.Events.PolicyUnavailable; f != nil && !a.dry {
-			f("gate", state)
-		}
+	held := state != platformcfg.Never
+	if !a.dry {
+		held = s.policyHeld(ctx, readerGate, state, a.run)
 	}
-	if state != platformcfg.Never {
+	if held {
 		return false
 	}
 	a.unheld = UnheldPolicy
-	if !a.dry {
-		s.log.WarnContext(ctx, "the policy was never read: admitting without an allocation", "run", a.run, "team", a.team.ID)
-		s.failedOpen("policy")
-	}
 	return true
 }
 

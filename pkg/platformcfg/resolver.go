@@ -74,6 +74,28 @@ type Resolver[T any] struct {
 	generation uint64        // bumped by Invalidate
 	dirty      bool          // the value is older than a write: nobody is served it unasked
 	reading    chan struct{} // closed when the read under way is over; nil: none is
+	asOf       time.Time     // when a read succeeded last
+	failure    error         // why the last read failed; nil: it did not
+}
+
+// Standing is how well a value is known, without the value.
+type Standing struct {
+	State State
+	// AsOf is when the value was read from the store; zero for one that never was.
+	AsOf time.Time
+	// Err is why the last read failed; nil where it did not, and before the first.
+	Err error
+}
+
+// InDoubt says that what is served may not be what is written: the last read failed.
+func (s Standing) InDoubt() bool { return s.Err != nil }
+
+// Standing says how well the value is known that a [Resolver.Lookup] would be served
+// now. It reads nothing.
+func (r *Resolver[T]) Standing() Standing {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Standing{State: r.state, AsOf: r.asOf, Err: r.failure}
 }
 
 // NewResolver caches what read answers. read gets a bounded context; found says
@@ -138,6 +160,10 @@ func (r *Resolver[T]) refresh(ctx context.Context) {
 // again sooner.
 func (r *Resolver[T]) settle(value T, found bool, err error) {
 	rest := r.options.TTL
+	r.failure = err
+	if err == nil {
+		r.asOf = r.clock.Now()
+	}
 	switch {
 	case err != nil && r.state == Never:
 		rest = min(rest, coldRetry)
