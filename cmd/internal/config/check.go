@@ -30,6 +30,9 @@ func (o Options) check(p Process, origins map[string]string) error {
 	if err := o.checkTimes(p, origins); err != nil {
 		return err
 	}
+	if err := o.checkLogin(); err != nil {
+		return err
+	}
 	if p == Dev {
 		return nil
 	}

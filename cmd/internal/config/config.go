@@ -61,6 +61,8 @@ type Options struct {
 	// SecretsKey is the text of a secrets.Keyring: one key or several; empty is none.
 	SecretsKey string
 
+	Login Login // of a browser
+
 	// Unknown lists the names in the environment that begin with HOLDFAST_ and
 	// mean nothing to this build. They are not errors (a cluster sets such names by
 	// itself) and worth one warning.

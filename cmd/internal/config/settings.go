@@ -70,7 +70,7 @@ func Of(p Process) []Setting {
 
 // Settings lists every setting of every process.
 func Settings() []Setting {
-	return slices.Concat(placeSettings(), clusterSettings(), timeSettings())
+	return slices.Concat(placeSettings(), clusterSettings(), loginSettings(), timeSettings())
 }
 
 // placeSettings say where a process keeps its state, listens and works.

@@ -135,6 +135,9 @@ func (c *core) openServer(ctx context.Context, o Options, b base) (err error) {
 	c.watcher.changed = c.feed.Changed
 	serving := b.serving
 	serving.Clock, serving.Log, serving.Version, serving.Metrics = c.clock, o.Log, o.Version, c.watcher.metrics.Handler()
+	if serving.Login, err = c.openLogin(ctx, o, b); err != nil {
+		return err
+	}
 	c.server, err = server.New(ctx, server.Deps{
 		Records: b.stores.Records, Launch: c.launch, Runs: c.runs, Teams: c.teams, Tokens: c.tokens, Bots: c.bots, Resolver: c.resolver,
 		Settings: c.settings, Decisions: c.decisions, Audit: c.audit, Secrets: c.vault, Broker: c.broker,
@@ -157,7 +160,7 @@ type loop = func(context.Context) error
 // carriers are the loops that answer runners and the clock.
 func (c *core) carriers() []loop {
 	return []loop{
-		c.decisions.Run, c.feed.Run, c.launch.Run,
+		c.decisions.Run, c.audit.Run, c.feed.Run, c.launch.Run,
 		func(ctx context.Context) error {
 			return c.watcher.metrics.Run(ctx, metrics.Sources{Ledger: c.ledger, Runs: c.runs, QueueDepth: c.bus.Depth, Streams: c.broker.Subscribers}, 0)
 		},
