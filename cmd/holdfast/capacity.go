@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,7 +43,12 @@ team/web/runs@2026-11, platform/all/slots.`,
 			if err != nil {
 				return err
 			}
-			return c.print(capacity, func(w io.Writer) error { return c.writeCapacity(w, capacity.Subjects) })
+			return c.print(capacity, func(w io.Writer) error {
+				if err := writeStanding(w, capacity.Policy); err != nil {
+					return err
+				}
+				return c.writeCapacity(w, capacity.Subjects)
+			})
 		},
 	}
 	cmd.Flags().StringVarP(&team, "team", "t", "", "only this team's subjects")
@@ -80,6 +86,25 @@ func (c *cli) showSubject(cmd *cobra.Command, text string) error {
 		}
 		return t.write(w)
 	})
+}
+
+// writeStanding says that the figures are by a policy that may not be the one that
+// is written; nothing while it is known.
+func writeStanding(w io.Writer, p api.PolicyStanding) error {
+	var text string
+	switch p.State {
+	case "stale":
+		text = "The policy cannot be read; what was known of it at " + p.AsOf.UTC().Format(time.RFC3339) + " stays reserved."
+	case "never":
+		text = "The policy was never read since the server's start: nothing is held back for anybody."
+	default:
+		return nil
+	}
+	if p.Reason != "" {
+		text += " (" + p.Reason + ")"
+	}
+	_, err := fmt.Fprintln(w, text+"\n")
+	return err
 }
 
 // writeCapacity writes bars on a terminal, and a table elsewhere.

@@ -33,6 +33,14 @@ type Entry struct {
 // Capacity lists subjects.
 type Capacity struct {
 	Subjects []SubjectCapacity `json:"subjects" nullable:"false"`
+	Policy   PolicyStanding    `json:"policy" doc:"how well the policy is known that these figures are by"`
+}
+
+// PolicyStanding says how well the policy of reservations is known.
+type PolicyStanding struct {
+	State  string    `json:"state" enum:"fresh,stale,absent,never" doc:"fresh; stale: the last known one is held; absent: nothing is written; never: nobody knows what is reserved, and launches are admitted without an allocation"`
+	AsOf   time.Time `json:"as_of,omitzero" doc:"when it was read from the store; absent: never"`
+	Reason string    `json:"reason,omitempty" doc:"why it cannot be read now; for an operator"`
 }
 
 // ReleaseRequest gives a reason for taking an allocation away.

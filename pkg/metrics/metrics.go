@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/launch"
+	"github.com/holdfast-io/holdfast/pkg/platformcfg"
 )
 
 // Metrics is a registry of its own with every series of a process. All its methods
@@ -120,6 +121,22 @@ func New() *Metrics {
 	return m
 }
 
+// Policy shows at each scrape how well the policy of reservations is known: 1 for the
+// state that it is in. It is called once.
+func (m *Metrics) Policy(state func() platformcfg.State) {
+	for _, each := range []platformcfg.State{platformcfg.Fresh, platformcfg.Stale, platformcfg.Absent, platformcfg.Never} {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "holdfast_policy_state", Help: "1 for how well the policy of reservations is known: stale and never are in doubt.",
+			ConstLabels: prometheus.Labels{"state": string(each)},
+		}, func() float64 {
+			if state() == each {
+				return 1
+			}
+			return 0
+		}))
+	}
+}
+
 // begin makes the series whose labels are known beforehand.
 func (m *Metrics) begin() {
 	for _, label := range ReasonLabels() {
@@ -131,6 +148,11 @@ func (m *Metrics) begin() {
 		}
 		m.expired.WithLabelValues(string(axis))
 		m.fallback.WithLabelValues(string(axis))
+	}
+	for _, reader := range []string{"gate", "walk"} {
+		for _, arm := range []platformcfg.State{platformcfg.Stale, platformcfg.Never} {
+			m.policyUnavailable.WithLabelValues(reader, string(arm))
+		}
 	}
 	for _, result := range []string{"expired", "extended", "left"} {
 		m.sweptEntries.WithLabelValues(result)

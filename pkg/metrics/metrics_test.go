@@ -160,6 +160,24 @@ func TestAnAllocationIsCountedThroughItsLife(t *testing.T) {
 	}
 }
 
+// A stale policy, or one that was never read, is one gauge that is not fresh.
+func TestHowWellThePolicyIsKnownIsShownAtEachScrape(t *testing.T) {
+	m, state := metrics.New(), platformcfg.Never
+	m.Policy(func() platformcfg.State { return state })
+	for _, state = range []platformcfg.State{platformcfg.Fresh, platformcfg.Stale, platformcfg.Absent, platformcfg.Never} {
+		got := series(t, m)
+		for _, each := range []platformcfg.State{platformcfg.Fresh, platformcfg.Stale, platformcfg.Absent, platformcfg.Never} {
+			want := 0.0
+			if each == state {
+				want = 1
+			}
+			if value := got["policy_state{state="+string(each)+"}"]; value != want {
+				t.Errorf("%s: the series of %s is %v", state, each, value)
+			}
+		}
+	}
+}
+
 func TestEveryEventHasItsSeries(t *testing.T) {
 	m := metrics.New()
 	before := series(t, m)

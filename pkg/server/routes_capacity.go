@@ -38,7 +38,7 @@ func (s *Server) capacity(ctx context.Context, c call, in teamQuery) (answer[api
 	if err != nil {
 		return answer[api.Capacity]{}, err
 	}
-	return answer[api.Capacity]{Body: api.Capacity{Subjects: capacitiesOnWire(views)}}, nil
+	return answer[api.Capacity]{Body: api.Capacity{Subjects: capacitiesOnWire(views), Policy: s.policyStanding(c)}}, nil
 }
 
 type subjectInput struct {

@@ -41,6 +41,9 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	if s.options.Warnings != nil {
 		health.Warnings = s.options.Warnings()
 	}
+	if warning := s.policyWarning(); warning != "" {
+		health.Warnings = append(health.Warnings, warning)
+	}
 	_ = writeJSON(w, status, health)
 }
 

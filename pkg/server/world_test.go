@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/launch"
 	"github.com/holdfast-io/holdfast/pkg/platformcfg"
 	"github.com/holdfast-io/holdfast/pkg/queue"
+	"github.com/holdfast-io/holdfast/pkg/records/recordstest"
 	"github.com/holdfast-io/holdfast/pkg/runs"
 	"github.com/holdfast-io/holdfast/pkg/secrets"
 	"github.com/holdfast-io/holdfast/pkg/server"
@@ -46,6 +47,7 @@ type world struct {
 	teams  *teams.Repository
 	ledger *capacityledger.Ledger
 	launch *launch.Service
+	faults *recordstest.Faults // of the record store
 	trail  *audit.Log
 
 	operator string            // its bearer
@@ -65,7 +67,8 @@ func buildBeating(t *testing.T, heartbeat time.Duration, change func(*world, *se
 	t.Helper()
 	ctx := t.Context()
 	w := &world{t: t, clock: clocktest.New(), queue: &fakeQueue{}, log: &lockedBuffer{}, operator: operatorBearer, bearers: map[string]string{}}
-	db, log := memory.NewRecords(), slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	w.faults = recordstest.NewFaults(memory.NewRecords())
+	db, log := w.faults, slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.ledger = capacityledger.New(memory.NewLedger(), capacityledger.Options{Clock: w.clock})
 	w.tokens = must(auth.New(ctx, db, w.clock))
 	w.runs = must(runs.New(ctx, db))

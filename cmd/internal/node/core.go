@@ -94,6 +94,13 @@ func (c *core) openRepositories(ctx context.Context, s config.Options, stores St
 	if c.settings, err = platformcfg.New(ctx, db, c.clock, c.watcher.settings(s.PolicyTTL)); err != nil {
 		return err
 	}
+	c.watcher.metrics.Policy(func() platformcfg.State {
+		standing := c.settings.BudgetFloor.Standing()
+		if standing.State == platformcfg.Never && !standing.InDoubt() {
+			return "" // nobody has asked yet
+		}
+		return standing.State
+	})
 	if c.decisions, err = decisions.New(ctx, db, c.clock, c.watcher.decisions()); err != nil {
 		return err
 	}
