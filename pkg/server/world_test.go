@@ -49,6 +49,7 @@ type world struct {
 	launch *launch.Service
 	faults *recordstest.Faults // of the record store
 	trail  *audit.Log
+	made   map[string]string // things of acme, once they are made
 
 	operator string            // its bearer
 	bearers  map[string]string // "acme/viewer" and so on
