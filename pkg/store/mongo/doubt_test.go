@@ -2,6 +2,7 @@ package mongo_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -132,23 +133,6 @@ func TestAReplayInAnotherProcessIsTheSameAsk(t *testing.T) {
 		{"of what was granted and confirmed", func(p *process, a capacityledger.Ask) { p.gets(a, 1); p.confirm(a) }, ask(2, slots, feature, 3, 1), 1, nil},
 		{"of what was granted", func(p *process, a capacityledger.Ask) { p.gets(a, 1) }, ask(2, slots, feature, 3, 1), 1, nil},
 		{"of what was granted in part", func(p *process, a capacityledger.Ask) { p.gets(a, 5) }, ask(2, dollars, feature, 5, 9), 5, nil},
-		{"of what was granted before an adoption that spent", func(p *process, a capacityledger.Ask) {
-			p.gets(a, 9)
-			adopted := ask(3, dollars, review, 10, 8)
-			adopted.Unjudged = true
-			p.gets(adopted, 8)
-			p.settle(adopted, 8)
-		}, ask(2, dollars, feature, 10, 9), 9, nil},
-		{"of what was granted before more was granted on other terms", func(p *process, a capacityledger.Ask) {
-			p.gets(a, 9)
-			p.gets(ask(3, dollars, review, 20, 8), 8)
-			p.settle(ask(3, dollars, review, 20, 8), 8)
-		}, ask(2, dollars, feature, 10, 9), 9, nil},
-		{"of what was granted before an overspend", func(p *process, a capacityledger.Ask) {
-			p.gets(ask(1, dollars, review, 10, 1), 1)
-			p.gets(a, 9)
-			p.settle(ask(1, dollars, review, 10, 1), 7)
-		}, ask(2, dollars, feature, 10, 9), 9, nil},
 		{"of what was left undecided and fits", func(p *process, a capacityledger.Ask) { p.inFlight(a) }, ask(2, slots, feature, 3, 1), 1, nil},
 		{"of what was left undecided and fits in part", func(p *process, a capacityledger.Ask) { p.inFlight(a) }, ask(2, dollars, feature, 5, 9), 5, nil},
 		{"of what was left undecided and cannot have been granted", func(p *process, a capacityledger.Ask) {
@@ -182,4 +166,77 @@ func TestAReplayInAnotherProcessIsTheSameAsk(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What was granted before something happened that nobody could foresee may not fit any
+// more. Another process cannot tell it from what was never judged, and says so, until
+// its run has renewed it.
+func TestAReplayAfterAShakeIsAnsweredWhereItMakesNoDifference(t *testing.T) {
+	t.Parallel() // it waits more than it works
+	for _, c := range []struct {
+		name  string
+		shake func(other *process, granted func())
+	}{
+		{"an adoption that spent", func(p *process, granted func()) {
+			granted()
+			adopted := ask(3, dollars, review, 10, 8)
+			adopted.Unjudged = true
+			p.gets(adopted, 8)
+			p.settle(adopted, 8)
+		}},
+		{"more that was granted on other terms", func(p *process, granted func()) {
+			granted()
+			p.gets(ask(3, dollars, review, 20, 8), 8)
+			p.settle(ask(3, dollars, review, 20, 8), 8)
+		}},
+		{"an overspend", func(p *process, granted func()) {
+			p.gets(ask(1, dollars, review, 10, 1), 1)
+			granted()
+			p.settle(ask(1, dollars, review, 10, 1), 8)
+		}},
+	} {
+		for _, judged := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, judged %t", c.name, judged), func(t *testing.T) {
+				both := processes(t, 2)
+				a := ask(2, dollars, feature, 10, 9)
+				c.shake(both[1], func() {
+					if judged {
+						both[1].gets(a, 9)
+					} else {
+						both[1].inFlight(a)
+					}
+				})
+				if got, denial, err := both[0].ledger.Reserve(t.Context(), a); !errors.Is(err, capacityledger.ErrUnavailable) || denial.Denied() {
+					t.Errorf("with 8 of 10 spent it got %d (%s), %v; it may have 9 and may have nothing", got.Amount.Int(), denial.Public, err)
+				}
+				raised := a
+				raised.Terms.Cap = holdfast.AtMost(holdfast.AmountOf(holdfast.UnitUSD, 30))
+				both[1].confirm(a)
+				both[0].gets(raised, 9)
+			})
+		}
+	}
+}
+
+// An ask that was refused, and whose asker has not taken it back for long, is not
+// adopted beside what was granted because it was refused.
+func TestWhatWasRefusedIsNotAdoptedBesideWhatWasGrantedInItsPlace(t *testing.T) {
+	t.Parallel() // it waits more than it works
+	three := processes(t, 3)
+	first, refused, second := ask(1, dollars, feature, 10, 8), ask(2, dollars, feature, 10, 9), ask(3, dollars, feature, 10, 2)
+	refused.Minimum = holdfast.AmountOf(holdfast.UnitUSD, 5)
+	three[0].gets(first, 8)
+	three[0].confirm(first)
+	three[1].inFlight(refused) // 2 are left
+	three[0].gets(second, 2)
+	if _, err := three[0].ledger.Release(t.Context(), first.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got, denial, err := three[2].ledger.Reserve(t.Context(), refused); !errors.Is(err, capacityledger.ErrUnavailable) || denial.Denied() {
+		t.Errorf("it got %d (%s), %v; nobody but the others can tell", got.Amount.Int(), denial.Public, err)
+	}
+	three[0].holds(dollars, 0, 11) // what is in flight counts
+	three[0].confirm(second)
+	three[2].gets(refused, 8)
+	three[0].holds(dollars, 0, 10)
 }

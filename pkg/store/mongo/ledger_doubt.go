@@ -38,11 +38,11 @@ import (
 type doubt struct {
 	refused []*entry // were refused for certain
 	flying  []*entry // count, and their asker may still take them back
+	counted int      // how many undecided ones count, those in flight among them
 	// excess is what of the counted ones cannot have been granted, by the terms that
 	// they were judged by; it holds for an ask under the same terms.
 	excess map[string][]share
 
-	image *image
 	judge capacityledger.JudgeFunc
 	calm  time.Time // entries acquired before it are counted as they are
 	now   time.Time
@@ -63,7 +63,7 @@ type class struct {
 
 // doubts looks at the entries that were there before the batch.
 func (n *lane) doubts(i *image, older []*entry, job *askJob) doubt {
-	d := doubt{image: i, judge: job.judge, now: job.now}
+	d := doubt{judge: job.judge, now: job.now}
 	undecided := false
 	for _, e := range older {
 		undecided = undecided || !(e.decided() || n.granted(e))
@@ -127,6 +127,7 @@ func certainBase(i *image, axis holdfast.Axis) tally {
 // fly notes an undecided entry. One that this process has seen for longer than any
 // asker takes has stayed, so it was granted.
 func (d *doubt) fly(n *lane, e *entry) {
+	d.counted++
 	first, ok := n.seen[e.stamp]
 	if !ok {
 		first = d.now
@@ -181,25 +182,6 @@ func (d *doubt) isRefused(e *entry) bool {
 		}
 	}
 	return false
-}
-
-// inOrder judges an undecided entry beside everything before it that counts; exempt
-// is true when nothing can be said of it.
-func (d *doubt) inOrder(e *entry) (verdict capacityledger.Verdict, exempt bool) {
-	if e.AcquiredAt.Before(d.calm) {
-		return verdict, true
-	}
-	beside := certainBase(d.image, e.Subject.Axis)
-	for at := range d.image.open {
-		before := &d.image.open[at]
-		if before.stamp == e.stamp {
-			break
-		}
-		if !d.isRefused(before) {
-			beside.add(before.Holder, before.Outstanding().Int())
-		}
-	}
-	return d.judged(beside, e), false
 }
 
 // kind tells askers apart that the same terms treat differently: each holder with a

@@ -28,8 +28,18 @@ func (t *try) again(atOnce bool) {
 
 // replay answers a try whose id has an open entry already. Where nobody can say yet
 // whether that entry was granted, its own asker decides it within moments: the try is
-// made again until then. One that stays undecided was granted, or belongs to nobody any
-// more: what was granted fits beside what came before it, unless the subject is shaken.
+// made again until then. One that stays undecided was granted and is not touched yet,
+// or belongs to nobody any more; nobody can tell which, so it is answered only where
+// both come to the same:
+//
+// It fits as it was asked, beside all that counts now. Then it may be granted, whether
+// or not it was.
+//
+// It does not fit as it was asked, though everything else is decided and nothing shook
+// the subject. Then it was not granted so: whatever was granted later was granted
+// beside it. It may be granted the part that fits.
+//
+// Everything else stays undecided, until its run renews it or its time is over.
 func (n *lane) replay(ctx context.Context, b *bench, t *try, e *entry) error {
 	switch {
 	case n.granted(e) || e.touched(): // that there was nothing to judge does not tell: it may be a replay itself
@@ -45,15 +55,27 @@ func (n *lane) replay(ctx context.Context, b *bench, t *try, e *entry) error {
 	if t.job.stayed[t.at] != e.stamp {
 		return nil
 	}
-	switch whole, exempt := b.doubt.inOrder(e); {
-	case exempt:
+	switch fits := b.fits(e); {
+	case fits == e.Amount.Int():
 		return n.adopt(ctx, t, e, e.Amount)
-	case whole.Refused:
-		t.answer.open = false
-		return nil
-	default:
-		return n.adopt(ctx, t, e, holdfast.MinAmount(e.Amount, holdfast.AmountOf(e.Amount.Unit(), whole.Allowance)))
+	case fits > 0 && b.doubt.counted == 1 && !e.AcquiredAt.Before(b.doubt.calm):
+		return n.adopt(ctx, t, e, holdfast.AmountOf(e.Amount.Unit(), fits))
 	}
+	return nil
+}
+
+// fits is what an open entry would get if it were asked now, beside everything else
+// that counts.
+func (b *bench) fits(e *entry) int64 {
+	ask, err := e.asked()
+	if err != nil { // it was not made by this build
+		return 0
+	}
+	verdict := b.doubt.judge(b.state.post(), ask)
+	if verdict.Refused {
+		return 0
+	}
+	return verdict.Allowance
 }
 
 // errUndecided is what an ask is told whose id has an entry of which nobody can say
