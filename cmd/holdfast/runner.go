@@ -53,7 +53,10 @@ func (c *cli) runRunner(ctx context.Context, settings config.Options) (err error
 	taking, last, stop := draining(ctx, settings.Drain, log)
 	defer stop()
 	r, err := node.OpenRunner(taking, node.Options{Settings: settings, Version: thisVersion().Version, Log: log})
-	if err != nil {
+	switch {
+	case err != nil && taking.Err() != nil: // told to end while it waited
+		return nil
+	case err != nil:
 		return inUse(err)
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()

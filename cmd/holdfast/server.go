@@ -51,13 +51,17 @@ func (c *cli) runServer(ctx context.Context, settings config.Options) (err error
 	log := c.logger(settings)
 	taking, last, stop := draining(ctx, settings.Drain, log)
 	defer stop()
-	store, err := mongo.Open(taking, settings.MongoURI, mongo.Options{Database: settings.MongoDatabase, LaunchLease: settings.LaunchLease})
-	if err != nil {
-		return fmt.Errorf("open the database: %w", err)
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	s, err := node.OpenServer(taking, node.Options{Settings: settings, Version: thisVersion().Version, Log: log}, node.Stores{Ledger: store.Ledger(), Records: store.Records()})
-	if err != nil {
+	s, err := node.OpenServer(taking, node.Options{Settings: settings, Version: thisVersion().Version, Log: log}, func(ctx context.Context) (node.Stores, func() error, error) {
+		store, err := mongo.Open(ctx, settings.MongoURI, mongo.Options{Database: settings.MongoDatabase, LaunchLease: settings.LaunchLease})
+		if err != nil {
+			return node.Stores{}, nil, err
+		}
+		return node.Stores{Ledger: store.Ledger(), Records: store.Records()}, store.Close, nil
+	})
+	switch {
+	case err != nil && taking.Err() != nil: // told to end while it waited
+		return nil
+	case err != nil:
 		return inUse(err)
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()

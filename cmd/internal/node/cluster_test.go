@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/cmd/internal/config"
@@ -89,6 +90,11 @@ func (c *cluster) startNATS() {
 	c.nats, c.port = s, port
 }
 
+// open gives every server the same stores.
+func (c *cluster) open(context.Context) (node.Stores, func() error, error) {
+	return c.stores, func() error { return nil }, nil
+}
+
 func (c *cluster) stopNATS() { c.nats.Shutdown(); c.nats.WaitForShutdown() }
 
 // settings are short, so that everything happens within seconds.
@@ -109,7 +115,7 @@ type member struct {
 
 func (c *cluster) server(name string) *member {
 	c.t.Helper()
-	s, err := node.OpenServer(c.t.Context(), c.settings(config.Server, name), c.stores)
+	s, err := node.OpenServer(c.t.Context(), c.settings(config.Server, name), c.open)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -515,7 +521,7 @@ func TestTheDeployedUsersOfNATSMayDoWhatTheirProcessesDoAndARunnerNothingElse(t 
 	}
 	until(t, a, cancelled.ID, "cancelled")
 
-	bus, err := nats.Dial(t.Context(), nats.Remote{URL: c.url}, nats.Options{})
+	bus, err := nats.Dial(t.Context(), nats.Remote{URL: c.url, Inbox: nats.RunnerInbox}, nats.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -527,5 +533,31 @@ func TestTheDeployedUsersOfNATSMayDoWhatTheirProcessesDoAndARunnerNothingElse(t 
 	}
 	if _, err := bus.OpenLog(short, "R1", 1); err == nil {
 		t.Error("a runner read the output of a run")
+	}
+	answer, err := bus.RequestSecrets(t.Context(), queue.SecretsAsk{Run: "R1", Attempt: 1})
+	if err != nil || answer.Refused == "" {
+		t.Errorf("a runner asked for secrets and heard %+v, %v", answer, err)
+	}
+	heard := make(chan error, 16)
+	nc, err := natsgo.Connect(c.url, natsgo.CustomInboxPrefix(nats.RunnerInbox), natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) { heard <- err }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	for _, subject := range []string{">", "_INBOX.>", nats.ServerInbox + ".>", "holdfast.>", "holdfast.claims", "holdfast.secrets", "holdfast.reports.*", "holdfast.logs.>", "holdfast.queue.>", "holdfast.tell.*"} {
+		if _, err := nc.SubscribeSync(subject); err != nil {
+			t.Fatal(err)
+		}
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-heard:
+			if !errors.Is(err, natsgo.ErrPermissionViolation) {
+				t.Errorf("%s: %v", subject, err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Errorf("a runner may listen to %s", subject)
+		}
 	}
 }

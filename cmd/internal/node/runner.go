@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/holdfast-io/holdfast/cmd/internal/config"
 	"github.com/holdfast-io/holdfast/pkg/clock"
@@ -19,14 +20,16 @@ import (
 // folder, and nothing of the stores.
 type Runner struct {
 	options Options
+	lobby   *lobby // says how it is; nil without an address
 	folder  *folder
 	bus     *nats.Bus
 	runner  *runner.Runner
+	taking  atomic.Bool // it takes runs
 }
 
 // OpenRunner locks the folder, kills what a former runner on it left alive, connects
 // to NATS, waits until a server has made the queue, and reports what became of the
-// former runner's work.
+// former runner's work. It waits for as long as [config.Options.StartWait] says.
 func OpenRunner(ctx context.Context, o Options) (r *Runner, err error) {
 	r = &Runner{options: o}
 	defer func() {
@@ -39,20 +42,16 @@ func OpenRunner(ctx context.Context, o Options) (r *Runner, err error) {
 	if r.folder, err = openFolder(s.Data, config.Runner); err != nil {
 		return r, err
 	}
+	if s.RunnerAddr != "" {
+		if r.lobby, err = openLobby(ctx, s.RunnerAddr, o.Log, r.notReady); err != nil {
+			return r, err
+		}
+	}
 	leftovers, err := r.leftovers(ctx)
 	if err != nil {
 		return r, fmt.Errorf("end what a former runner left running: %w", err)
 	}
-	reach, cancel := context.WithTimeout(ctx, reachWithin)
-	defer cancel()
-	remote, options := queueOf(o, nats.Events{})
-	if r.bus, err = nats.Dial(reach, remote, options); err != nil {
-		return r, err
-	}
-	if err = r.bus.Attach(reach); err != nil {
-		return r, err
-	}
-	if err = r.report(reach, leftovers); err != nil {
+	if err = r.reach(ctx, leftovers); err != nil {
 		return r, err
 	}
 	r.runner, err = runner.New(r.bus, runner.Options{
@@ -60,6 +59,39 @@ func OpenRunner(ctx context.Context, o Options) (r *Runner, err error) {
 		LogLimit: maxShipped, Logs: r.bus, Log: o.Log, Secrets: r.bus, CloneWithin: s.CloneWithin, CloneLimit: int64(s.CloneMiB) << 20,
 	})
 	return r, err
+}
+
+// reach connects to NATS, waits for the queue and tells what it has to tell.
+func (r *Runner) reach(ctx context.Context, leftovers []runner.Leftover) error {
+	ctx, cancel := patience(ctx, r.options.Settings.StartWait)
+	defer cancel()
+	remote, options := queueOf(r.options, nats.Events{}, nats.RunnerInbox)
+	r.lobby.set("queue", "waiting for NATS")
+	var err error
+	if r.bus, err = nats.Dial(ctx, remote, options); err != nil {
+		return err
+	}
+	r.lobby.set("queue", "waiting for a server to make the queue")
+	if err := r.bus.Attach(ctx); err != nil {
+		return err
+	}
+	r.lobby.set("queue", "")
+	return r.lobby.await(ctx, r.options.Log, "reports", "NATS", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, reachWithin)
+		defer cancel()
+		return r.report(ctx, leftovers)
+	})
+}
+
+// notReady says why the runner takes no runs; it is what its /readyz asks.
+func (r *Runner) notReady() map[string]string {
+	problems := map[string]string{}
+	if !r.taking.Load() {
+		problems["runner"] = "starting or ending"
+	} else if !r.bus.Connected() {
+		problems["queue"] = "NATS cannot be reached"
+	}
+	return problems
 }
 
 // leftoversFile keeps what is known of a former runner's work until it is reported,
@@ -113,18 +145,27 @@ const maxShipped = 4 << 20
 
 // Run takes and executes runs until taking ends. What runs then may go on until last
 // ends; then it is interrupted and reported, and Run returns nil.
-func (r *Runner) Run(taking, last context.Context) error { return r.runner.Drain(taking, last) }
+func (r *Runner) Run(taking, last context.Context) error {
+	r.taking.Store(true)
+	defer context.AfterFunc(taking, func() { r.taking.Store(false) })()
+	defer r.taking.Store(false)
+	return r.runner.Drain(taking, last)
+}
 
 // Name is what the runner is called.
 func (r *Runner) Name() string { return processName(r.options.Settings) }
 
-// Close gives back the connection and the folder.
+// Close gives back the port, the connection and the folder.
 func (r *Runner) Close() error {
+	var err error
+	if r.lobby != nil {
+		err = r.lobby.close()
+	}
 	if r.bus != nil {
 		r.bus.Close()
 	}
 	if r.folder != nil {
-		return r.folder.close()
+		err = errors.Join(err, r.folder.close())
 	}
-	return nil
+	return err
 }

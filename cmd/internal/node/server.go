@@ -22,81 +22,123 @@ import (
 // has no state of its own: whatever it knows is stored, so it may be killed at any
 // moment, and another one goes on.
 type Server struct {
-	options  Options
-	listener net.Listener
-	bus      *nats.Bus
-	core     *core
-	relay    *relay
-	health   *health
+	options     Options
+	lobby       *lobby       // until the server is open
+	listener    net.Listener // nil until then
+	closeStores func() error
+	bus         *nats.Bus
+	core        *core
+	relay       *relay
+	health      *health
 }
 
-// reachWithin is how long a server or a runner looks for NATS when it starts.
-const reachWithin = 60 * time.Second
+// OpenStores opens what all servers share. It is called again while its error says that
+// the stores are unavailable. close gives them back.
+type OpenStores func(ctx context.Context) (stores Stores, close func() error, err error)
 
-// OpenServer takes the port, connects to NATS, makes the queue's streams where they
-// are missing, and builds the server over the stores, which stay the caller's. Errors
-// name what could not be reached.
-func OpenServer(ctx context.Context, o Options, stores Stores) (s *Server, err error) {
-	s = &Server{options: o}
+// reachWithin bounds one try to reach NATS, or to make the queue there.
+const reachWithin = 15 * time.Second
+
+// OpenServer takes the port, opens the stores, connects to NATS and makes the queue's
+// streams where they are missing. What does not answer yet is waited for, with a line in
+// the log for every try, for as long as [config.Options.StartWait] says; the port
+// answers meanwhile that the server lives and is not ready. Errors name what could not
+// be reached.
+func OpenServer(ctx context.Context, o Options, open OpenStores) (s *Server, err error) {
+	s = &Server{options: o, closeStores: func() error { return nil }}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 			s = nil
 		}
 	}()
-	if s.listener, err = listen(ctx, o.Settings.Addr); err != nil {
+	if s.lobby, err = openLobby(ctx, o.Settings.Addr, o.Log, nil); err != nil {
 		return s, err
 	}
+	patient, cancel := patience(ctx, o.Settings.StartWait)
+	defer cancel()
 	w := newWatcher(server.NewBroker(clock.System{}), o.Log)
-	rates, err := launch.NewSharedBuckets(ctx, watched{stores.Records, w.outage})
-	if err != nil {
-		return s, fmt.Errorf("open the stores: %w", err)
-	}
 	s.health = newHealth(o, w)
-	if err = s.openQueue(ctx, w); err != nil {
-		return s, err
-	}
-	s.core, err = newCore(ctx, o, w, base{
-		stores: stores, bus: s.bus, rates: rates,
-		serving: server.Options{
-			Ready: s.health.notReady, Logs: s.logs(), MetricsToken: o.Settings.MetricsToken,
-			AllowedHosts: o.Settings.AllowedHosts, AnyHost: len(o.Settings.AllowedHosts) == 1 && o.Settings.AllowedHosts[0] == "*",
-		},
+	var stores Stores
+	err = s.lobby.await(patient, o.Log, "records", "the database", func(ctx context.Context) error {
+		opened, closing, err := open(ctx)
+		if err == nil {
+			stores, s.closeStores = opened, closing
+		}
+		return err
 	})
 	if err != nil {
-		return s, fmt.Errorf("open the stores: %w", err)
+		return s, fmt.Errorf("open the database: %w", err)
 	}
-	if o.Settings.OperatorToken != "" {
-		if err = s.core.tokens.EnsureOperator(ctx, o.Settings.OperatorToken); err != nil {
-			return s, fmt.Errorf("the operator's token: %w", err)
-		}
+	if err = s.openQueue(patient, w); err != nil {
+		return s, err
+	}
+	err = s.lobby.await(patient, o.Log, "records", "the database", func(ctx context.Context) error { return s.openCore(ctx, w, stores) })
+	if err != nil {
+		return s, fmt.Errorf("open the stores: %w", err)
 	}
 	if s.relay, err = newRelay(s.bus, s.core, o.Log); err != nil {
 		return s, err
 	}
-	return s, s.health.open(ctx, s.core, stores)
+	if err = s.health.open(ctx, s.core, stores); err != nil {
+		return s, err
+	}
+	s.listener, err = s.lobby.leave(ctx)
+	return s, err
+}
+
+// openCore builds everything above the stores and the queue.
+func (s *Server) openCore(ctx context.Context, w *watcher, stores Stores) error {
+	o := s.options.Settings
+	rates, err := launch.NewSharedBuckets(ctx, watched{stores.Records, w.outage})
+	if err != nil {
+		return err
+	}
+	s.core, err = newCore(ctx, s.options, w, base{
+		stores: stores, bus: s.bus, rates: rates,
+		serving: server.Options{
+			Ready: s.health.notReady, Logs: s.logs(), MetricsToken: o.MetricsToken,
+			AllowedHosts: o.AllowedHosts, AnyHost: len(o.AllowedHosts) == 1 && o.AllowedHosts[0] == "*",
+		},
+	})
+	if err != nil || o.OperatorToken == "" {
+		return err
+	}
+	if err := s.core.tokens.EnsureOperator(ctx, o.OperatorToken); err != nil {
+		return fmt.Errorf("the operator's token: %w", err)
+	}
+	return nil
 }
 
 // openQueue connects to NATS and makes the streams.
-func (s *Server) openQueue(ctx context.Context, w *watcher) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, reachWithin)
-	defer cancel()
-	remote, options := queueOf(s.options, w.queue())
+func (s *Server) openQueue(ctx context.Context, w *watcher) error {
+	remote, options := queueOf(s.options, w.queue(), nats.ServerInbox)
 	remote.Lost, remote.Back = s.health.queueLost, s.health.queueBack
-	if s.bus, err = nats.Dial(ctx, remote, options); err != nil {
+	err := s.lobby.await(ctx, s.options.Log, "queue", "NATS", func(ctx context.Context) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, reachWithin)
+		defer cancel()
+		s.bus, err = nats.Dial(ctx, remote, options)
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	if err = s.bus.Prepare(ctx); err != nil {
+	err = s.lobby.await(ctx, s.options.Log, "queue", "the queue in NATS", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, reachWithin)
+		defer cancel()
+		return s.bus.Prepare(ctx)
+	})
+	if err != nil {
 		return fmt.Errorf("prepare the queue: %w", err)
 	}
 	return nil
 }
 
 // queueOf is how a process of many machines reaches the queue.
-func queueOf(o Options, events nats.Events) (nats.Remote, nats.Options) {
+func queueOf(o Options, events nats.Events, inbox string) (nats.Remote, nats.Options) {
 	s := o.Settings
 	return nats.Remote{
-			URL: s.NATSURL, Name: "holdfast " + processName(s), Creds: s.NATSCreds, NKey: s.NATSNKey, CA: s.NATSCA, Cert: s.NATSCert, Key: s.NATSKey,
+			URL: s.NATSURL, Name: "holdfast " + processName(s), Inbox: inbox, Creds: s.NATSCreds, NKey: s.NATSNKey, CA: s.NATSCA, Cert: s.NATSCert, Key: s.NATSKey,
 		}, nats.Options{
 			Lease: s.Lease, Replicas: s.NATSReplicas, MaxAckPending: s.NATSMaxAckPending, LogBytes: int64(s.LogMiB) << 20, Log: o.Log, Events: events,
 		}
@@ -141,7 +183,7 @@ func (s *Server) Run(ctx context.Context, started func()) error {
 	return s.core.serve(ctx, s.listener, nil, carriers, s.health.serving, started)
 }
 
-// Close gives back the port and the connection to NATS.
+// Close gives back the port, the connection to NATS and the stores.
 func (s *Server) Close() error {
 	if s.relay != nil {
 		s.relay.close()
@@ -149,10 +191,14 @@ func (s *Server) Close() error {
 	if s.bus != nil {
 		s.bus.Close()
 	}
-	if s.listener != nil {
-		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
-			return err
+	err := s.closeStores()
+	switch {
+	case s.listener != nil:
+		if failed := s.listener.Close(); !errors.Is(failed, net.ErrClosed) {
+			err = errors.Join(err, failed)
 		}
+	case s.lobby != nil:
+		err = errors.Join(err, s.lobby.close())
 	}
-	return nil
+	return err
 }

@@ -18,8 +18,12 @@ import (
 // Remote says how to reach a NATS that runs elsewhere. Files are read when the
 // connection is made, so that a wrong one is an error at the start.
 type Remote struct {
-	URL   string // one server or several, separated by commas; required. It may hold a password and is never printed
-	Name  string // what the connection is called in the lists of NATS: "holdfast"
+	URL  string // one server or several, separated by commas; required. It may hold a password and is never printed
+	Name string // what the connection is called in the lists of NATS: "holdfast"
+	// Inbox is the subject under which answers come to this side, so that a user of NATS
+	// may hear its own answers and nobody else's: [RunnerInbox] of a runner; empty is
+	// [ServerInbox].
+	Inbox string
 	Creds string // a file with a user's JWT and seed
 	NKey  string // a file with an nkey seed
 	// CA is a file of certificates to trust instead of the machine's; Cert and Key are
@@ -29,6 +33,12 @@ type Remote struct {
 	Lost, Back func()
 }
 
+// The subjects under which answers come, see [Remote.Inbox].
+const (
+	ServerInbox = "_INBOX.holdfast-server"
+	RunnerInbox = "_INBOX.holdfast-runner"
+)
+
 // What a connection does while it is cut: it goes on trying for ever, and keeps at
 // most maxHeld of what is to be sent; beyond that sending is an error at once.
 const (
@@ -36,6 +46,24 @@ const (
 	reconnectWait = 250 * time.Millisecond
 	maxHeld       = 1 << 20
 )
+
+// ErrAway: NATS could not be reached while there was time.
+var ErrAway = errors.New("NATS does not answer")
+
+// Away says whether an error of [Dial] or [Bus.Prepare] is one that ends by itself: NATS
+// is not there, or not ready yet.
+func Away(err error) bool {
+	var answered *jetstream.APIError
+	if errors.As(err, &answered) {
+		return answered.Code == 503
+	}
+	for _, away := range []error{ErrAway, context.DeadlineExceeded, natsgo.ErrNoResponders, natsgo.ErrTimeout, natsgo.ErrConnectionReconnecting, natsgo.ErrDisconnected} {
+		if errors.Is(err, away) {
+			return true
+		}
+	}
+	return false
+}
 
 // Dial connects to a NATS elsewhere. It tries until ctx ends, because NATS may start
 // later than this process; but what will not get better by itself (a file that cannot
@@ -60,7 +88,7 @@ func Dial(ctx context.Context, r Remote, o Options) (*Bus, error) {
 		}
 		o.Log.Warn("cannot reach NATS yet", "at", r.where(), "err", err)
 		if !pause(ctx, grow(reconnectWait, pullRetryMost, failures)) {
-			return nil, fmt.Errorf("connect to NATS at %s: %w", r.where(), err)
+			return nil, fmt.Errorf("connect to NATS at %s: %w: %w", r.where(), ErrAway, err)
 		}
 	}
 }
@@ -96,10 +124,11 @@ func (r Remote) settings(o Options) ([]natsgo.Option, error) {
 	if strings.TrimSpace(r.URL) == "" {
 		return nil, &holdfast.InvalidError{Field: "nats_url", Problem: "is empty", Allowed: "nats://host:4222, or several separated by commas"}
 	}
-	name := r.Name
+	name, inbox := r.Name, r.Inbox
 	orElse(&name, "holdfast")
+	orElse(&inbox, ServerInbox)
 	settings := []natsgo.Option{
-		natsgo.Name(name), natsgo.Timeout(dialWithin),
+		natsgo.Name(name), natsgo.CustomInboxPrefix(inbox), natsgo.Timeout(dialWithin),
 		natsgo.MaxReconnects(-1), natsgo.ReconnectWait(reconnectWait), natsgo.ReconnectJitter(reconnectWait, reconnectWait),
 		natsgo.ReconnectBufSize(maxHeld),
 		// A refusal while credentials are being changed must not end the connection.
