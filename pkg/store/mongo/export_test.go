@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/capacityledger"
 )
 
-// OpenThrough is Open over connections of the test's own.
-func OpenThrough(ctx context.Context, uri string, o Options, dialer options.ContextDialer) (*Store, error) {
-	return open(ctx, uri, o, func(settings *options.ClientOptions) { settings.SetDialer(dialer) })
+// OpenWith is Open with a last word on the driver's options.
+func OpenWith(ctx context.Context, uri string, o Options, last func(*options.ClientOptions)) (*Store, error) {
+	return open(ctx, uri, o, last)
 }
 
 // DatabaseOf is the database of an opened store.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/capacityledger"
 	"github.com/holdfast-io/holdfast/pkg/capacityledger/ledgertest"
@@ -89,7 +91,8 @@ func watched(t *testing.T) (*process, *wire, *databases) {
 		t.Fatal(err)
 	}
 	w := &wire{}
-	store, err := mongo.OpenThrough(t.Context(), server(t), mongo.Options{Database: mongo.DatabaseOf(first).Name(), KeepClosed: long, KeepRecords: long}, w)
+	last := func(o *options.ClientOptions) { o.SetDialer(w).SetMonitor(w.monitor()) }
+	store, err := mongo.OpenWith(t.Context(), server(t), mongo.Options{Database: mongo.DatabaseOf(first).Name(), KeepClosed: long, KeepRecords: long}, last)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,6 +150,9 @@ func TestOneRoundTripAdmitsTwoRefuseOneCloses(t *testing.T) {
 		c.do()
 		if got := w.seen(); !slices.Equal(got, c.want) {
 			t.Errorf("%s took %v, want %v", c.name, got, c.want)
+		}
+		if told := w.told(); len(told) != len(c.want) { // the driver's monitor says the same
+			t.Errorf("%s took %v by the driver's monitor, want %v", c.name, told, c.want)
 		}
 	}
 }

@@ -5,7 +5,11 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
 )
 
 var errCut = errors.New("the wire was cut")
@@ -16,29 +20,56 @@ var errCut = errors.New("the wire was cut")
 type wire struct {
 	mu       sync.Mutex
 	commands []string
+	started  []started
 	at       int // the command to cut at, counted from 1; 0 is none
 	after    bool
+}
+
+// started is a command as the driver's monitor tells it.
+type started struct {
+	name, collection string
+	command          bson.Raw
+}
+
+// monitor notes the commands that the driver starts.
+func (w *wire) monitor() *event.CommandMonitor {
+	return &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		collection, ok := e.Command.Lookup(e.CommandName).StringValueOK()
+		if !ok {
+			return // of no collection: a greeting, or a session's end
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.started = append(w.started, started{e.CommandName, collection, bytes.Clone(e.Command)})
+	}}
+}
+
+// told lists what the driver's monitor told since begin or cut.
+func (w *wire) told() []started {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.started)
 }
 
 // begin forgets what was counted.
 func (w *wire) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.commands, w.at = nil, 0
+	w.commands, w.started, w.at = nil, nil, 0
 }
 
 // cut cuts at the n-th command from now.
 func (w *wire) cut(n int, after bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.commands, w.at, w.after = nil, n, after
+	w.commands, w.started, w.at, w.after = nil, nil, n, after
 }
 
 // seen lists the commands since begin or cut.
 func (w *wire) seen() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]string(nil), w.commands...)
+	return slices.Clone(w.commands)
 }
 
 // DialContext implements the driver's dialer.
