@@ -17,7 +17,7 @@ var Layers = [][]string{
 	},
 	{"pkg/launch", "pkg/login", "pkg/runner", "pkg/runner/sampleagent", "pkg/client", "pkg/store/internal/subject"},
 	{"pkg/surface"},
-	{"pkg/board", "pkg/retry", "pkg/schedule"},
+	{"pkg/board", "pkg/retry", "pkg/schedule", "pkg/webhook"},
 	{"pkg/store/memory", "pkg/store/embedded", "pkg/store/mongo", "pkg/queue/nats", "pkg/server", "pkg/metrics", "cmd/internal/yamlfile"},
 	{"pkg/simulate", "cmd/internal/config", "cmd/internal/apply", "examples"},
 	{"cmd/internal/node", "cmd/internal/incident", "cmd/internal/clusterdemo"},
