@@ -66,6 +66,9 @@ func (s *Service) identify(ctx context.Context, provider *oidc.Provider, config 
 	if err := proof.Claims(&claims); err != nil {
 		return identity{}, refuse("token", "the id token's claims cannot be read")
 	}
+	if party, stated := claims["azp"]; stated && party != s.options.ClientID {
+		return identity{}, refuse("token", "the id token was made for another client")
+	}
 	if err := s.complete(ctx, provider, token, proof.Subject, claims); err != nil {
 		return identity{}, err
 	}
