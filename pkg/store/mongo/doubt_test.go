@@ -14,7 +14,7 @@ import (
 // inFlight records an ask that its process has not judged yet.
 func (p *process) inFlight(ask capacityledger.Ask) {
 	p.t.Helper()
-	if err := mongo.PushAs(p.t.Context(), p.store, ask); err != nil {
+	if err := mongo.PushAs(p.t.Context(), p.store, p.clock.Now(), ask); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -80,6 +80,7 @@ func TestAfterAnOverspendAsksOfBeforeAreCountedAsTheyAre(t *testing.T) {
 	both := processes(t, 2)
 	mine, other := both[0], both[1]
 	granted := ask(2, dollars, feature, 50, 10)
+	granted.Minimum = granted.Requested
 	spender := ask(1, dollars, review, 50, 40)
 	other.gets(spender, 40)
 	other.inFlight(granted) // fits, so it may have been granted

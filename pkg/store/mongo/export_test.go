@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
@@ -20,13 +21,13 @@ func OpenWith(ctx context.Context, uri string, o Options, last func(*options.Cli
 func DatabaseOf(s *Store) *driver.Database { return s.ledger.subjects.Database() }
 
 // PushAs records an ask as a process does that has not judged it yet, and never will.
-func PushAs(ctx context.Context, s *Store, ask capacityledger.Ask) error {
+func PushAs(ctx context.Context, s *Store, now time.Time, ask capacityledger.Ask) error {
 	ask, err := ask.Checked()
 	if err != nil {
 		return err
 	}
 	n := &lane{ledger: s.ledger, key: ask.Subject(), reader: newReader(ask.Subject())}
-	_, err = n.push(ctx, n.tries([]*askJob{{asks: []capacityledger.Ask{ask}}}))
+	_, err = n.push(ctx, n.tries([]*askJob{{now: now, asks: []capacityledger.Ask{ask}}}))
 	return err
 }
 
