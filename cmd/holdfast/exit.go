@@ -124,8 +124,19 @@ func (c *cli) advised(err error) string {
 	return text
 }
 
-// refusalText is the gate's "no" for people: the reason first, then every number.
+// refusalText is the gate's "no" for people: the reason first, then every number
+// once.
 func refusalText(p api.Problem) string {
+	return refusalWith(p, arithmetic(p.Cap, p.Requested, p.Settled, p.Outstanding, p.Withheld, p.Remaining))
+}
+
+// refusalWith is the text with a line of numbers, or without where they stand beside
+// it; the sentence of the server then leaves them out.
+func refusalWith(p api.Problem, numbers string) string {
+	if head, tail, ok := strings.Cut(p.Detail, ": the cap is "); ok && p.Cap != nil {
+		_, hint, _ := strings.Cut(tail, " asked")
+		p.Detail = head + hint
+	}
 	var b strings.Builder
 	b.WriteString("refused: " + p.Reason)
 	if p.Cause != "" {
@@ -138,8 +149,8 @@ func refusalText(p api.Problem) string {
 		b.WriteString(": " + plain(errors.New(p.Detail)))
 	}
 	b.WriteByte('\n')
-	if line := arithmetic(p.Cap, p.Requested, p.Settled, p.Outstanding, p.Withheld, p.Remaining); line != "" {
-		b.WriteString("  " + line + "\n")
+	if numbers != "" {
+		b.WriteString("  " + numbers + "\n")
 	}
 	for _, h := range p.Holders {
 		b.WriteString("  " + h.Holder + ": " + holderNumbers(h) + "\n")

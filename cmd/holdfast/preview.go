@@ -37,7 +37,7 @@ with its arithmetic. Exit code 3 says that the launch would be refused.`,
 				case preview.Admitted:
 					_, err = fmt.Fprintln(w, "would be admitted")
 				case preview.Refusal != nil:
-					_, err = fmt.Fprint(w, "would be "+refusalText(*preview.Refusal))
+					_, err = fmt.Fprint(w, "would be "+refusalWith(*preview.Refusal, "")) // the numbers are in the table
 				default:
 					_, err = fmt.Fprintln(w, "would be refused")
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -38,14 +39,14 @@ func (s *Service) Explain(ctx context.Context, who auth.Principal, id string) (E
 			e.Summary = append(e.Summary, life(run)...)
 		}
 	}
-	if !decision.Admitted {
-		e.Change = change(decision)
-		e.Earliest, e.Until = earliest(decision)
-	}
 	if !decision.Subject.IsZero() {
 		if view, err := s.CapacitySubject(ctx, who, decision.Subject); err == nil { // else it is told without
 			e.Capacity = append(e.Capacity, view)
 		}
+	}
+	if !decision.Admitted {
+		e.Change = change(decision)
+		e.Earliest, e.Until = s.earliest(decision, e.Capacity)
 	}
 	return e, nil
 }
@@ -75,7 +76,8 @@ func (s *Service) explainRun(ctx context.Context, who auth.Principal, run runs.R
 	return e, nil
 }
 
-// judgement says in sentences what each check found.
+// judgement says in sentences who asked, who held what at that instant, and how it
+// was judged. The arithmetic is in the decision's checks, once.
 func judgement(d decisions.Decision) []string {
 	who := d.Bot
 	if !d.Identity.IsZero() {
@@ -85,34 +87,38 @@ func judgement(d decisions.Decision) []string {
 	if d.Count > 1 {
 		lines = append(lines, fmt.Sprintf("The same refusal came %d times until %s.", d.Count, stamp(d.LastAt)))
 	}
-	for _, c := range d.Checks {
-		lines = append(lines, sentence(c))
+	if held := holders(d); held != "" {
+		lines = append(lines, fmt.Sprintf("Then %s on %s.", held, d.Subject))
 	}
-	if d.Admitted {
+	switch {
+	case d.Admitted:
 		return append(lines, fmt.Sprintf("It was admitted as run %s with a budget of %s.", d.Run, d.Budget.Dollars()))
+	case d.Subject.IsZero():
+		return append(lines, fmt.Sprintf("It was refused: %s.", d.Detail))
+	case d.Cause != "":
+		return append(lines, fmt.Sprintf("It was refused on %s: %s, because the rest is reserved (%s).", d.Subject, d.Reason, d.Cause))
 	}
-	return append(lines, fmt.Sprintf("It was refused: %s.", d.Detail))
+	return append(lines, fmt.Sprintf("It was refused on %s: %s.", d.Subject, d.Reason))
+}
+
+// holders says who held what when a launch was refused.
+func holders(d decisions.Decision) string {
+	var held []string
+	for _, h := range d.Holdings() {
+		name := h.Holder.String()
+		if h.Holder.IsZero() {
+			name = "others"
+		}
+		text := fmt.Sprintf("%s held %s", name, h.Settled.Plus(h.Outstanding))
+		if !h.Reserved.IsZero() {
+			text += fmt.Sprintf(" of the %s reserved for it", h.Reserved)
+		}
+		held = append(held, text)
+	}
+	return strings.Join(held, ", ")
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-// sentence says what one check found, with its arithmetic.
-func sentence(c decisions.Check) string {
-	text := fmt.Sprintf("%s: %s", c.Name, c.Verdict)
-	if f := c.Figures; f != nil {
-		text += fmt.Sprintf(" on %s: cap %s, %s used, %s promised", c.Subject, c.Limit(), c.Amount(f.Settled), c.Amount(f.Outstanding))
-		if f.Withheld != 0 {
-			text += fmt.Sprintf(", %s reserved for others", c.Amount(f.Withheld))
-		}
-		text += fmt.Sprintf(", %s asked", c.Amount(f.Requested))
-		if c.Verdict == decisions.Pass {
-			text += fmt.Sprintf(", %s granted", c.Amount(f.Allowance))
-		}
-	} else if c.Detail != "" {
-		text += ": " + c.Detail
-	}
-	return text + "."
-}
 
 // life says in sentences what became of a run.
 func life(run runs.Run) []string {
@@ -157,11 +163,11 @@ func change(d decisions.Decision) string {
 	case holdfast.DenyUnknownTeam:
 		return fmt.Sprintf("create the team %s", d.Team)
 	case holdfast.DenyTeamSuspended:
-		return fmt.Sprintf("lift the suspension of team %s", d.Team)
+		return fmt.Sprintf("lift the suspension of team %s, or of its organisation", d.Team)
 	case holdfast.DenyRepoQuota:
 		return fmt.Sprintf("raise the quota of %s", d.Repo)
 	case holdfast.DenyLaunchRate:
-		return fmt.Sprintf("raise launches_per_minute of team %s", d.Team)
+		return fmt.Sprintf("raise launches_per_minute of team %s, or of its organisation", d.Team)
 	case holdfast.DenyUnknownBot:
 		return fmt.Sprintf("create the bot %s for team %s or for the platform", d.Bot, d.Team)
 	case holdfast.DenyLane:
@@ -183,7 +189,7 @@ func change(d decisions.Decision) string {
 	short := least.Minus(denial.Remaining)
 	text := fmt.Sprintf("raise the cap of %s from %s to %s", denial.Subject, denial.Cap, denial.Cap.Max().Plus(short))
 	if denial.Cause == holdfast.CauseReserved {
-		text += fmt.Sprintf(", or reserve %s less for others", short)
+		text += fmt.Sprintf(", or reserve %s less for others (or lend it out: holdfast policy suspend)", short)
 	}
 	if denial.Subject.Axis == holdfast.AxisUSD && denial.Remaining.Int() > 0 {
 		text += fmt.Sprintf(", or accept %s (min_budget_usd)", denial.Remaining)
@@ -191,16 +197,27 @@ func change(d decisions.Decision) string {
 	return text
 }
 
-// earliest says when a refused launch can fit at the earliest, and what must happen.
-// Zero is that nobody can say.
-func earliest(d decisions.Decision) (time.Time, string) {
+// earliest says when a refused launch can fit at the earliest, and what must happen;
+// zero is that nobody can say. now are the subjects as they are now.
+func (s *Service) earliest(d decisions.Decision, now []SubjectView) (time.Time, string) {
 	switch {
 	case !d.Retryable:
 		return time.Time{}, "waiting does not help"
+	case d.Reason == holdfast.DenyMaintenance && d.ResetAt.IsZero():
+		return time.Time{}, "when the maintenance ends"
+	case d.Reason == holdfast.DenyMaintenance:
+		return d.ResetAt, "when the maintenance fence lifts itself"
+	case d.Reason == holdfast.DenyLaunchRate:
+		return d.LastAt.Add(d.RetryAfter), "when the rate has a launch again"
 	case d.Reason == holdfast.DenyConcurrency:
+		for _, view := range now {
+			if !view.NextExpiry.IsZero() {
+				return view.NextExpiry.Add(s.options.Skew), "when a run that holds a slot ends, or then, if the holder of the oldest lease is gone"
+			}
+		}
 		return time.Time{}, "when a run that holds a slot ends"
 	case !d.ResetAt.IsZero():
-		return d.ResetAt, "at the reset, or before when runs settle below their budget"
+		return d.ResetAt, "when the next month begins, or before when runs settle below their budget"
 	case d.RetryAfter > 0:
 		return d.LastAt.Add(d.RetryAfter), "when asked again then"
 	}
