@@ -132,7 +132,7 @@ func (m *messages) Cancel(_ context.Context, run holdfast.RunID) error {
 	})
 }
 
-func (m *messages) Queued(_ context.Context, run holdfast.RunID) (known bool, err error) {
+func (m *messages) Queued(_ context.Context, _ string, run holdfast.RunID) (known bool, err error) {
 	err = m.call("Queued", func() { _, known = m.all[run] })
 	return known, err
 }

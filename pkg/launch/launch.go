@@ -25,6 +25,9 @@ func (s *Service) Launch(ctx context.Context, who auth.Principal, r Request) (ru
 	if err != nil {
 		return runs.Run{}, holdfast.Denial{}, err
 	}
+	if err := s.checkPool(ctx, r.Pool); err != nil {
+		return runs.Run{}, holdfast.Denial{}, err
+	}
 	took := s.options.Stopwatch()
 	now := s.now()
 	a := &admission{run: r.Run, at: now}

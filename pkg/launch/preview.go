@@ -15,6 +15,9 @@ func (s *Service) Preview(ctx context.Context, who auth.Principal, r Request) (P
 	if err != nil {
 		return Preview{}, err
 	}
+	if err := s.checkPool(ctx, r.Pool); err != nil {
+		return Preview{}, err
+	}
 	now := s.now()
 	a := &admission{run: s.Runs.NewID(now), at: now, dry: true}
 	found, denial, err := s.judge(ctx, a, c, s.resolve(&r))

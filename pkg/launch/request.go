@@ -49,9 +49,6 @@ func (s *Service) read(who auth.Principal, r *Request) (call, error) {
 	if r.Pool == "" {
 		r.Pool = DefaultPool
 	}
-	if !slices.Contains(s.options.Pools, r.Pool) {
-		return call{}, invalid("pool", fmt.Sprintf("there is no pool %q", holdfast.Clip(r.Pool, 60)), strings.Join(s.options.Pools, ", "))
-	}
 	if err := checkInputs(r.Inputs); err != nil {
 		return call{}, err
 	}

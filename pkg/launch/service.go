@@ -44,8 +44,8 @@ type Publisher interface {
 	// Cancel removes the run's message if it still waits, and tells the runner that
 	// has it.
 	Cancel(ctx context.Context, run holdfast.RunID) error
-	// Queued says whether a message of the run waits or is being worked on.
-	Queued(ctx context.Context, run holdfast.RunID) (bool, error)
+	// Queued says whether a message of the run waits in its pool or is being worked on.
+	Queued(ctx context.Context, pool string, run holdfast.RunID) (bool, error)
 }
 
 // Deps are what a [Service] is built from; all of them are required.
@@ -68,7 +68,6 @@ type Options struct {
 	LaunchLease time.Duration   // how long a launch has until its document exists: 30 s
 	Skew        time.Duration   // how far clocks may be apart: 15 s
 	SweepEvery  time.Duration   // 15 s
-	Pools       []string        // the runner pools of this build: "default"
 	Lanes       []holdfast.Lane // the lanes that the runners of this build execute: "command"
 	Rates       RateLimiter     // nil: token buckets in this process
 	// Stopwatch starts to measure and returns what tells how long it has been; nil
@@ -168,9 +167,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Stopwatch == nil {
 		o.Stopwatch = func() func() time.Duration { return func() time.Duration { return 0 } }
-	}
-	if len(o.Pools) == 0 {
-		o.Pools = []string{DefaultPool}
 	}
 	if len(o.Lanes) == 0 {
 		o.Lanes = []holdfast.Lane{holdfast.LaneCommand}

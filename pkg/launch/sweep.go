@@ -177,7 +177,7 @@ func (s *Service) sweepQueued(ctx context.Context) (n int, err error) {
 // requeueVanished publishes a queued run again if its message is gone. A queue that
 // cannot tell is an error, and then nothing is published.
 func (s *Service) requeueVanished(ctx context.Context, run runs.Run, n *int) error {
-	known, err := s.Queue.Queued(ctx, run.ID)
+	known, err := s.Queue.Queued(ctx, run.Pool, run.ID)
 	if err != nil {
 		return unavailable(err)
 	}

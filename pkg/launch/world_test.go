@@ -323,7 +323,7 @@ func (q *fakeQueue) Cancel(_ context.Context, id holdfast.RunID) error {
 	return nil
 }
 
-func (q *fakeQueue) Queued(_ context.Context, id holdfast.RunID) (bool, error) {
+func (q *fakeQueue) Queued(_ context.Context, _ string, id holdfast.RunID) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, ok := q.messages[id]

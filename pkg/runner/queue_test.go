@@ -112,7 +112,7 @@ func publish(t *testing.T, bus *nats.Bus, m queue.RunMessage) {
 func gone(t *testing.T, bus *nats.Bus, run holdfast.RunID) {
 	t.Helper()
 	eventually(t, "the message is gone", func() bool {
-		there, err := bus.Queued(t.Context(), run)
+		there, err := bus.Queued(t.Context(), "", run)
 		return err == nil && !there
 	})
 }

@@ -324,7 +324,7 @@ func (q *fakeQueue) Publish(ctx context.Context, m queue.RunMessage) error {
 
 func (q *fakeQueue) Cancel(context.Context, holdfast.RunID) error { return nil }
 
-func (q *fakeQueue) Queued(_ context.Context, run holdfast.RunID) (bool, error) {
+func (q *fakeQueue) Queued(_ context.Context, _ string, run holdfast.RunID) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, m := range q.messages {

@@ -59,7 +59,7 @@ func TestASecretMayComeFromAFileAndIsNeverPrinted(t *testing.T) {
 		{"an empty file", config.Server, []string{"HOLDFAST_OPERATOR_TOKEN_FILE=" + write(t, dir, "empty", "\n"), reachable[0], reachable[1]}, nil, []string{"HOLDFAST_OPERATOR_TOKEN_FILE", "empty"}},
 		{"a certificate without its key", config.Runner, reachable, map[string]string{"nats-cert": "c.pem"}, []string{"--nats-cert", "HOLDFAST_NATS_KEY"}},
 		{"credentials and a seed", config.Runner, reachable, map[string]string{"nats-creds": "c", "nats-nkey": "k"}, []string{"--nats-nkey", "HOLDFAST_NATS_CREDS"}},
-		{"a pool that is none", config.Runner, reachable, map[string]string{"pool": "gpu"}, []string{"--pool", "default"}},
+		{"a pool that is none", config.Runner, reachable, map[string]string{"pool": "GPU 1"}, []string{"--pool", "runner-pools setting"}},
 		{"a runner of nothing", config.Runner, reachable, map[string]string{"runners": "0"}, []string{"--runners", "1 to 256"}},
 		{"streams that nobody keeps", config.Server, reachable, map[string]string{"nats-stream-replicas": "0"}, []string{"--nats-stream-replicas", "1 to 5"}},
 		{"a heartbeat that does not fit", config.Runner, reachable, map[string]string{"heartbeat": "50s"}, []string{"--heartbeat", "under 40s"}},

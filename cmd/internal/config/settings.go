@@ -89,9 +89,9 @@ func placeSettings() []Setting {
 			return checkAddr(text)
 		}, show: func(o Options) string { return o.RunnerAddr }}.of(Runner),
 		text("name", "what this process is called in logs, runs and the lists of NATS", func(o *Options) *string { return &o.Name }).of(Server, Runner),
-		Setting{Key: "pool", Meaning: "the runner pool that this runner belongs to", set: func(o *Options, text string) error {
-			if text != DefaultPool {
-				return &holdfast.InvalidError{Problem: quoted(text) + " is not a runner pool", Allowed: DefaultPool + ", the one pool of this build"}
+		Setting{Key: "pool", Meaning: "the runner pool whose runs this runner executes", set: func(o *Options, text string) error {
+			if !holdfast.ValidName(text) {
+				return &holdfast.InvalidError{Problem: quoted(text) + " is not a runner pool's name", Allowed: "1 to 63 lower case letters, digits and single dashes; the runner-pools setting names those that there are"}
 			}
 			o.Pool = text
 			return nil
@@ -123,7 +123,7 @@ func clusterSettings() []Setting {
 			text("nats-cert", "PEM file of this process's own certificate for NATS", func(o *Options) *string { return &o.NATSCert }).of(Server, Runner),
 			text("nats-key", "PEM file of that certificate's key", func(o *Options) *string { return &o.NATSKey }).of(Server, Runner),
 			whole("nats-stream-replicas", "NATS servers that keep each stream", 5, func(o *Options) *int { return &o.NATSReplicas }).of(Server),
-			whole("nats-max-ack-pending", "runs in the hands of all runners together", 100_000, func(o *Options) *int { return &o.NATSMaxAckPending }).of(Server),
+			whole("nats-max-ack-pending", "runs in the hands of all runners of a pool together, where the pool has no ceiling of its own", 100_000, func(o *Options) *int { return &o.NATSMaxAckPending }).of(Server),
 			whole("log-mib", "mebibytes of the newest output of runs that NATS keeps, for seven days", 1<<20, func(o *Options) *int { return &o.LogMiB }).of(Server),
 		},
 		secret("operator-token", "the operator's token; without one the database's stays as it is", func(o *Options) *string { return &o.OperatorToken }, Server),

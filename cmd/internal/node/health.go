@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/pkg/clock"
+	"github.com/holdfast-io/holdfast/pkg/platformcfg"
 	"github.com/holdfast-io/holdfast/pkg/queue/nats"
 	"github.com/holdfast-io/holdfast/pkg/records"
 )
@@ -178,7 +179,24 @@ func (h *health) queue(ctx context.Context) error {
 		h.options.Log.Warn("NATS lost a part of the queue; it is made again", "error", err)
 		err = h.bus.Prepare(ctx)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return h.pools(ctx)
+}
+
+// pools makes the runner pools that the setting names. While nobody can read it, those
+// that are known stay as they are.
+func (h *health) pools(ctx context.Context) error {
+	setting, state := h.core.settings.RunnerPools.Lookup(ctx)
+	if state == platformcfg.Never {
+		return nil
+	}
+	var pools []nats.Pool
+	for _, pool := range setting.Pools {
+		pools = append(pools, nats.Pool{Name: pool.Name, MaxAckPending: pool.MaxAckPending})
+	}
+	return h.bus.SetPools(ctx, pools)
 }
 
 // queueLost and queueBack are told by the connection.

@@ -64,7 +64,7 @@ func openParts(ctx context.Context, dir string, o Options, ready readiness) (p *
 }
 
 func (p *parts) openQueue(dir string, o Options, w *watcher) (err error) {
-	p.queue, err = nats.Start(nats.Options{Dir: dir, Sync: true, Lease: o.Settings.Lease, Log: o.Log, Events: w.queue()})
+	p.queue, err = nats.Start(nats.Options{Dir: dir, Sync: true, OnePool: true, Lease: o.Settings.Lease, Log: o.Log, Events: w.queue()})
 	if err != nil {
 		return err
 	}

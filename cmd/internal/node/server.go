@@ -140,7 +140,7 @@ func queueOf(o Options, events nats.Events, inbox string) (nats.Remote, nats.Opt
 	return nats.Remote{
 			URL: s.NATSURL, Name: "holdfast " + processName(s), Inbox: inbox, Creds: s.NATSCreds, NKey: s.NATSNKey, CA: s.NATSCA, Cert: s.NATSCert, Key: s.NATSKey,
 		}, nats.Options{
-			Lease: s.Lease, Replicas: s.NATSReplicas, MaxAckPending: s.NATSMaxAckPending, LogBytes: int64(s.LogMiB) << 20, Log: o.Log, Events: events,
+			Lease: s.Lease, Pool: s.Pool, Replicas: s.NATSReplicas, MaxAckPending: s.NATSMaxAckPending, LogBytes: int64(s.LogMiB) << 20, Log: o.Log, Events: events,
 		}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -24,6 +25,9 @@ type Bus struct {
 	nc      *natsgo.Conn
 	js      jetstream.JetStream
 	options Options
+
+	pooling sync.Mutex
+	pools   map[string]Pool // as they were made, by [Options.poolOf]
 }
 
 // answerWithin bounds a request whose context has no deadline.
@@ -42,9 +46,17 @@ func (b *Bus) Publish(ctx context.Context, m queue.RunMessage) error {
 	if err := checkRun(m.Run); err != nil {
 		return err
 	}
+	if err := checkPool(m.Pool); err != nil {
+		return err
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	if err := b.ensurePool(ctx, m.Pool); err != nil {
+		return fmt.Errorf("publish run %s: %w", m.Run, err)
+	}
 	m.Version = queue.MessageVersion
 	id := string(m.Run) + "." + strconv.Itoa(m.Publication)
-	return b.publish(ctx, runStream, runSubjects+string(m.Run), id, m)
+	return b.publish(ctx, b.options.runStream(m.Pool), b.options.runSubject(m.Pool, m.Run), id, m)
 }
 
 // PublishReport returns when the report is durable. The same report again is the
@@ -74,19 +86,22 @@ func (b *Bus) publish(ctx context.Context, stream, subject, id string, message a
 	return nil
 }
 
-// Queued says whether a message of the run is in the queue, waiting or in the hands
-// of a runner.
-func (b *Bus) Queued(ctx context.Context, run holdfast.RunID) (bool, error) {
-	if err := checkRun(run); err != nil {
+// Queued says whether a message of the run is in its pool's queue, waiting or in the
+// hands of a runner.
+func (b *Bus) Queued(ctx context.Context, pool string, run holdfast.RunID) (bool, error) {
+	if err := errors.Join(checkRun(run), checkPool(pool)); err != nil {
 		return false, err
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	stream, err := b.js.Stream(ctx, runStream)
+	stream, err := b.js.Stream(ctx, b.options.runStream(pool))
+	if errors.Is(err, jetstream.ErrStreamNotFound) && b.options.poolOf(pool) != "" {
+		return false, nil // no run of the pool was ever published, or NATS lost them all
+	}
 	if err != nil {
 		return false, fmt.Errorf("look for the message of %s: %w", run, err)
 	}
-	_, err = stream.GetLastMsgForSubject(ctx, runSubjects+string(run))
+	_, err = stream.GetLastMsgForSubject(ctx, b.options.runSubject(pool, run))
 	switch {
 	case err == nil:
 		return true, nil

@@ -113,7 +113,7 @@ func TestAPublicationThatIsCutOffMidCallIsTheSameMessageWhenItIsMadeAgain(t *tes
 		if err == nil {
 			t.Errorf("%s: the publication was answered", broken.name)
 		}
-		if queued, err := watcher.Queued(t.Context(), m.Run); err != nil || queued != broken.arrives {
+		if queued, err := watcher.Queued(t.Context(), "", m.Run); err != nil || queued != broken.arrives {
 			t.Errorf("%s: it is queued %t, %v", broken.name, queued, err)
 		}
 		s.set(false, true)

@@ -71,3 +71,21 @@ func (b *Bus) RequestRaw(t *testing.T, body []byte) string {
 	}
 	return string(m.Data)
 }
+
+// PoolConsumer is the consumer of a pool's runners as the server has it.
+func (b *Bus) PoolConsumer(t *testing.T, pool string) *jetstream.ConsumerInfo {
+	t.Helper()
+	c, err := b.js.Consumer(t.Context(), b.options.runStream(pool), b.options.runnerGroup(pool))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.CachedInfo()
+}
+
+// LosePool removes what a pool has in NATS.
+func (b *Bus) LosePool(t *testing.T, pool string) {
+	t.Helper()
+	if err := b.js.DeleteStream(t.Context(), b.options.runStream(pool)); err != nil {
+		t.Fatal(err)
+	}
+}

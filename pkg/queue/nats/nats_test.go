@@ -107,7 +107,7 @@ func publish(t *testing.T, bus *nats.Bus, m queue.RunMessage) {
 
 func queued(t *testing.T, bus *nats.Bus, run string) bool {
 	t.Helper()
-	there, err := bus.Queued(t.Context(), holdfast.RunID(run))
+	there, err := bus.Queued(t.Context(), "", holdfast.RunID(run))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -472,7 +472,7 @@ func TestAClosedConnectionIsAnErrorAndNoAnswer(t *testing.T) {
 	bus := start(t, nats.Options{})
 	publish(t, bus, message("R1", 1))
 	bus.Close()
-	if there, err := bus.Queued(t.Context(), "R1"); err == nil {
+	if there, err := bus.Queued(t.Context(), "", "R1"); err == nil {
 		t.Errorf("Queued says %v without a connection", there)
 	}
 	if err := bus.Publish(t.Context(), message("R2", 1)); err == nil {
@@ -499,7 +499,7 @@ func TestARunIDThatWouldChangeTheSubjectIsRefused(t *testing.T) {
 		if err := bus.Publish(t.Context(), message(run, 1)); !errors.As(err, &invalid) || invalid.Field != "run" {
 			t.Errorf("Publish of run %q: %v", run, err)
 		}
-		if _, err := bus.Queued(t.Context(), holdfast.RunID(run)); !errors.As(err, &invalid) {
+		if _, err := bus.Queued(t.Context(), "", holdfast.RunID(run)); !errors.As(err, &invalid) {
 			t.Errorf("Queued of run %q: %v", run, err)
 		}
 		if err := bus.Cancel(t.Context(), holdfast.RunID(run)); !errors.As(err, &invalid) {

@@ -25,7 +25,17 @@ func (b *Bus) Prepare(ctx context.Context) error {
 			return fmt.Errorf("queue stream %s: %w", c.Name, err)
 		}
 	}
+	pools := b.knownPools()
+	b.forgetPools()
+	for _, pool := range pools {
+		if err := b.makePool(ctx, pool); err != nil {
+			return err
+		}
+	}
 	for stream, c := range consumers(b.options) {
+		if stream == runStream {
+			continue // it is a pool's, with the pool's ceiling
+		}
 		if _, err := b.js.CreateOrUpdateConsumer(ctx, stream, c); err != nil {
 			return fmt.Errorf("queue consumer %s: %w", c.Durable, err)
 		}
@@ -63,10 +73,14 @@ func (b *Bus) Check(ctx context.Context, c clock.Clock) (skew time.Duration, err
 		}
 		skew = apart(stream.CachedInfo().TimeStamp, asked, c.Now())
 	}
-	for stream, config := range consumers(b.options) {
+	wanted := consumers(b.options)
+	for _, pool := range b.knownPools() {
+		wanted[b.options.runStream(pool.Name)] = b.options.runConsumerConfig(pool)
+	}
+	for stream, config := range wanted {
 		_, err := b.js.Consumer(ctx, stream, config.Durable)
 		switch {
-		case errors.Is(err, jetstream.ErrConsumerNotFound):
+		case errors.Is(err, jetstream.ErrConsumerNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
 			return 0, fmt.Errorf("%w: consumer %s", ErrMissing, config.Durable)
 		case err != nil:
 			return 0, fmt.Errorf("queue consumer %s: %w", config.Durable, err)
@@ -94,7 +108,7 @@ func apart(there, asked, got time.Time) time.Duration {
 // others.
 func (b *Bus) Attach(ctx context.Context) error {
 	for failures := uint64(0); ; failures++ {
-		consumer, err := b.js.Consumer(ctx, runStream, runnerGroup)
+		consumer, err := b.js.Consumer(ctx, b.options.runStream(b.options.Pool), b.options.runnerGroup(b.options.Pool))
 		if err == nil {
 			return b.fits(consumer.CachedInfo().Config)
 		}
@@ -110,7 +124,7 @@ func (b *Bus) fits(config jetstream.ConsumerConfig) error {
 	lease := 2 * config.AckWait
 	switch {
 	case config.AckPolicy != jetstream.AckExplicitPolicy:
-		return fmt.Errorf("the consumer %s is not one that Holdfast made", runnerGroup)
+		return fmt.Errorf("the consumer %s is not one that Holdfast made", b.options.runnerGroup(b.options.Pool))
 	case b.options.Lease > lease:
 		return &holdfast.InvalidError{
 			Field: "lease", Problem: fmt.Sprintf("%v is longer than the lease of the servers, %v", b.options.Lease, lease), Allowed: fmt.Sprintf("at most %v", lease),

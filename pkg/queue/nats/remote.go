@@ -99,7 +99,7 @@ func newBus(nc *natsgo.Conn, o Options) (*Bus, error) {
 		nc.Close()
 		return nil, fmt.Errorf("queue connection: %w", err)
 	}
-	return &Bus{nc: nc, js: js, options: o}, nil
+	return &Bus{nc: nc, js: js, options: o, pools: map[string]Pool{}}, nil
 }
 
 // where is the URL without what is secret in it.

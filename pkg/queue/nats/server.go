@@ -37,7 +37,11 @@ type Options struct {
 	// Empty: the queue is for this process alone.
 	Listen string
 	// Bare leaves the streams to whoever connects, as a NATS of one's own does.
-	Bare          bool
+	Bare bool
+	// Pool is the pool whose runs [Bus.Work] takes; empty is the default one. OnePool has
+	// whoever works take the runs of every pool, on a machine that has one runner.
+	Pool          string
+	OnePool       bool
 	Replicas      int           // how many NATS servers keep each stream: 1
 	Lease         time.Duration // an unextended message is delivered again after half of it: 120 s
 	MaxAckPending int           // messages in the hands of runners at a time: 256
@@ -78,6 +82,9 @@ func (o *Options) fill() error {
 		if n.value < 0 {
 			return &holdfast.InvalidError{Field: n.field, Problem: "is negative", Allowed: "0 for the default, or more"}
 		}
+	}
+	if err := checkPool(o.Pool); err != nil {
+		return err
 	}
 	orElse(&o.Lease, 2*time.Minute)
 	orElse(&o.MaxAckPending, 256)
@@ -265,13 +272,7 @@ const dedupWindow = 5 * time.Minute
 
 func streams(o Options) []jetstream.StreamConfig {
 	list := []jetstream.StreamConfig{
-		{
-			Name: runStream, Description: "runs to execute", Subjects: []string{runSubjects + ">"},
-			Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Duplicates: dedupWindow, MaxAge: o.MaxAge,
-			// A new publication of a run takes the place of the former one, so that a run
-			// has one message at most.
-			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardOld, Replicas: o.Replicas,
-		},
+		o.runStreamConfig(""),
 		{
 			Name: reportStream, Description: "what runners say of attempts", Subjects: []string{reportSubjects + ">"},
 			Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Duplicates: dedupWindow, MaxAge: o.ReportAge, Replicas: o.Replicas,
@@ -292,10 +293,7 @@ func streams(o Options) []jetstream.StreamConfig {
 // stay in the stream and be delivered to nobody, so [Bus.Work] removes it instead.
 func consumers(o Options) map[string]jetstream.ConsumerConfig {
 	return map[string]jetstream.ConsumerConfig{
-		runStream: {
-			Durable: runnerGroup, AckPolicy: jetstream.AckExplicitPolicy, DeliverPolicy: jetstream.DeliverAllPolicy,
-			AckWait: o.Lease / 2, MaxAckPending: o.MaxAckPending, MaxDeliver: -1,
-		},
+		runStream: o.runConsumerConfig(Pool{}),
 		reportStream: {
 			Durable: serverGroup, AckPolicy: jetstream.AckExplicitPolicy, DeliverPolicy: jetstream.DeliverAllPolicy,
 			AckWait: reportAckWait(o), MaxAckPending: 1024, MaxDeliver: -1,

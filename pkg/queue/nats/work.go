@@ -57,7 +57,7 @@ func (b *Bus) Work(ctx context.Context, slots int, handle func(context.Context, 
 	var handlers sync.WaitGroup
 	defer handlers.Wait()
 	table := endings()
-	p := b.puller(runStream, runnerGroup)
+	p := b.puller(b.options.runStream(b.options.Pool), b.options.runnerGroup(b.options.Pool))
 	for {
 		n := take(ctx, free)
 		if n == 0 {
@@ -192,7 +192,7 @@ func (b *Bus) workOn(ctx context.Context, m jetstream.Msg, handle func(context.C
 		return queue.Exhausted
 	case version.Version > queue.MessageVersion:
 		return queue.Newer
-	case json.Unmarshal(m.Data(), &message) != nil || checkRun(message.Run) != nil || m.Subject() != runSubjects+string(message.Run):
+	case json.Unmarshal(m.Data(), &message) != nil || checkRun(message.Run) != nil || checkPool(message.Pool) != nil || m.Subject() != b.options.runSubject(message.Pool, message.Run):
 		return queue.Unreadable
 	}
 	return handle(ctx, queue.Delivery{Message: message, Count: int(about.NumDelivered), Extend: m.InProgress})

@@ -215,7 +215,7 @@ func (q *Queue) Cancel(_ context.Context, id holdfast.RunID) error {
 }
 
 // Queued implements [launch.Publisher].
-func (q *Queue) Queued(_ context.Context, id holdfast.RunID) (bool, error) {
+func (q *Queue) Queued(_ context.Context, _ string, id holdfast.RunID) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, ok := q.messages[id]
