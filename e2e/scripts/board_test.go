@@ -37,6 +37,7 @@ type board struct {
 	mu    sync.Mutex
 	names []string // of the calls so far, in their order
 	fault fault
+	then  fault    // a second one; nothing unless a test sets it
 	fired []string // of the calls that failed
 	// written is told each call that took effect, from its own goroutine.
 	written func(name string)
@@ -47,7 +48,7 @@ func (b *board) before(name string, unavailable error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.names = append(b.names, name)
-	if !b.fault.hits(len(b.names), false) {
+	if !b.fault.hits(len(b.names), false) && !b.then.hits(len(b.names), false) {
 		return nil
 	}
 	b.fired = append(b.fired, name)
@@ -72,7 +73,7 @@ func (b *board) done(name string, unavailable error) error {
 func (b *board) quiet() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.fault = fault{}
+	b.fault, b.then = fault{}, fault{}
 }
 
 // ledger puts the board in front of a ledger's store.
