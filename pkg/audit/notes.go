@@ -34,11 +34,12 @@ const Nobody = "nobody"
 type notes struct {
 	flushing sync.Mutex // held by the flush under way
 
-	mu      sync.Mutex
-	waiting []*note
-	folding map[repeat]*note // refusals of the last minute
-	cleaned time.Time        // when what is older left folding
-	dropped int
+	mu        sync.Mutex
+	waiting   []*note
+	folding   map[repeat]*note // refusals of the last minute
+	strangers int              // of them, those of callers without a name
+	cleaned   time.Time        // when what is older left folding
+	dropped   int
 }
 
 type note struct {
@@ -74,7 +75,7 @@ func (l *Log) Note(entry Entry) {
 		return
 	}
 	n.forget(entry.At)
-	if entry.Actor == Nobody && len(n.folding) >= maxStrangers {
+	if entry.Actor == Nobody && n.strangers >= maxStrangers {
 		entry.IP, entry.Target = "", "many"
 	}
 	key := repeatOf(entry)
@@ -86,9 +87,13 @@ func (l *Log) Note(entry Entry) {
 	}
 	entry.Count, entry.LastAt = 1, entry.At
 	fresh := &note{entry: entry}
-	if n.take(fresh) && len(n.folding) < maxWaiting {
-		n.folding[key] = fresh
+	if !n.take(fresh) || len(n.folding) >= maxWaiting {
+		return
 	}
+	if _, again := n.folding[key]; !again && entry.Actor == Nobody {
+		n.strangers++
+	}
+	n.folding[key] = fresh
 }
 
 // take has a note written by the next flush; false when too many wait.
@@ -114,6 +119,9 @@ func (n *notes) forget(now time.Time) {
 	for key, old := range n.folding {
 		if age := now.Sub(old.entry.At); age >= fold || age < 0 {
 			delete(n.folding, key)
+			if key.actor == Nobody {
+				n.strangers--
+			}
 		}
 	}
 }
