@@ -19,7 +19,8 @@ func newCapacity(c *cli) *cobra.Command {
 		Long: `Capacity shows every subject that the caller may see, or one with its open
 allocations. On a terminal each subject is a bar: what is settled, what each holder has
 outstanding, what is withheld for a reservation, and what is free for a caller without
-one.
+one. Elsewhere it is a table: under each subject stand its holders, with what is reserved
+for each and what each could still be granted.
 
 A subject is kind/id/axis[@period]: team/web/slots, team/web/usd@2026-11,
 team/web/runs@2026-11, platform/all/slots.`,
@@ -30,7 +31,7 @@ team/web/runs@2026-11, platform/all/slots.`,
 		Args: exactly("SUBJECT?"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				if team != "" {
+				if cmd.Flags().Changed("team") {
 					return usagef("--team and a subject exclude each other (allowed: one of them)")
 				}
 				return c.showSubject(cmd, args[0])
@@ -51,7 +52,7 @@ team/web/runs@2026-11, platform/all/slots.`,
 			})
 		},
 	}
-	cmd.Flags().StringVarP(&team, "team", "t", "", "only this team's subjects")
+	ownTeamFlag(cmd.Flags(), &team, "only this team's subjects")
 	cmd.AddCommand(newCapacityRelease(c))
 	return cmd
 }
@@ -114,23 +115,17 @@ func (c *cli) writeCapacity(w io.Writer, subjects []api.SubjectCapacity) error {
 		return writeBars(w, subjects, style, c.clock())
 	}
 	t := &table{
-		header: []string{"SUBJECT", "CAP", "SETTLED", "OUTSTANDING", "WITHHELD", "FREE", "OVER", "HOLDER", "RESERVED FOR IT", "IT SETTLED", "IT HOLDS", "FREE FOR IT"},
+		header: []string{"SUBJECT, HOLDERS", "CAP", "SETTLED", "OUTSTANDING", "RESERVED", "WITHHELD", "FREE", "OVER"},
 		empty:  "nothing was ever reserved, and nothing has a cap",
 	}
 	for _, s := range subjects {
-		row := []string{s.Subject, showLimit(s.Cap), show(s.Settled), show(s.Outstanding), show(s.Withheld), showLimit(s.Free), show(s.Over)}
-		if len(s.Holders) == 0 {
-			t.add(append(row, "-", "-", "-", "-", "-")...)
-		}
-		for i, h := range byOutstanding(s.Holders) {
-			if i > 0 {
-				row = []string{s.Subject, "", "", "", "", "", ""}
-			}
+		t.add(s.Subject, showLimit(s.Cap), show(s.Settled), show(s.Outstanding), "", show(s.Withheld), showLimit(s.Free), show(s.Over))
+		for _, h := range byOutstanding(s.Holders) {
 			free := "-"
 			if h.FreeFor != nil {
 				free = show(*h.FreeFor)
 			}
-			t.add(append(row, h.Holder, show(h.Reserved), show(h.Settled), show(h.Outstanding), free)...)
+			t.add("  "+h.Holder, "", show(h.Settled), show(h.Outstanding), show(h.Reserved), "", free, "")
 		}
 	}
 	return t.write(w)

@@ -68,6 +68,7 @@ func (c *cli) begin(cmd *cobra.Command) {
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c.working = true
+		c.defaultTeam(cmd)
 		if _, own := cmd.Annotations[ownSignals]; !own {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()

@@ -67,7 +67,7 @@ func newDecisionsList(c *cli) *cobra.Command {
 		})
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&filter.Team, "team", "t", "", "only this team's")
+	ownTeamFlag(flags, &filter.Team, "only this team's")
 	flags.StringVarP(&filter.Bot, "bot", "b", "", "only of this bot")
 	flags.Var(&reason, "reason", "only refusals of this reason")
 	flags.Var(&cause, "cause", "only refusals of this cause")

@@ -25,8 +25,13 @@ func (f *usdFlag) String() string {
 	return f.value.String()
 }
 
+// typedUSD reads dollars as people type them: 0.50 or $0.50.
+func typedUSD(text string) (holdfast.MicroUSD, error) {
+	return holdfast.ParseUSD(strings.TrimPrefix(text, "$"))
+}
+
 func (f *usdFlag) Set(text string) error {
-	amount, err := holdfast.ParseUSD(text)
+	amount, err := typedUSD(text)
 	if err != nil {
 		return err
 	}
@@ -164,7 +169,7 @@ func countLimit() *limitFlag {
 
 func usdLimit() *limitFlag {
 	return &limitFlag{kind: "USD", parse: func(text string) (int64, error) {
-		amount, err := holdfast.ParseUSD(text)
+		amount, err := typedUSD(text)
 		if err != nil {
 			return 0, fmt.Errorf("%w, unlimited, inherit", err)
 		}
@@ -204,7 +209,7 @@ type launchFlags struct {
 }
 
 func (f *launchFlags) add(flags *pflag.FlagSet) {
-	flags.StringVarP(&f.team, "team", "t", "", "team that the run belongs to (required)")
+	ownTeamFlag(flags, &f.team, "team that the run belongs to (required)")
 	flags.StringVar(&f.repo, "repo", "", "repository that the run works on, as owner/name")
 	flags.Var(&f.budget, "budget", "most that the run may spend, in dollars (default: the bot's, else the platform's)")
 	flags.Var(&f.minBudget, "min-budget", "least that is worth running with, in dollars")
@@ -268,6 +273,25 @@ func (c *cli) readFile(name string) ([]byte, error) {
 		return nil, usagef("%s is too large (allowed: at most %d bytes)", name, yamlfile.MaxBytes)
 	}
 	return text, nil
+}
+
+// teamFromEnv is the annotation of a --team that HOLDFAST_TEAM stands in for.
+const teamFromEnv = "holdfast-team"
+
+// ownTeamFlag is the flag --team of a command that is about one team: where it is not
+// typed it is HOLDFAST_TEAM, and typed empty it is none.
+func ownTeamFlag(flags *pflag.FlagSet, team *string, usage string) {
+	flags.StringVarP(team, "team", "t", "", usage+" (default HOLDFAST_TEAM)")
+	_ = flags.SetAnnotation("team", teamFromEnv, []string{"yes"}) // the flag exists
+}
+
+// defaultTeam fills in a --team that was not typed.
+func (c *cli) defaultTeam(cmd *cobra.Command) {
+	flag := cmd.Flags().Lookup("team")
+	if flag == nil || flag.Changed || flag.Annotations[teamFromEnv] == nil {
+		return
+	}
+	_ = flag.Value.Set(c.getenv("HOLDFAST_TEAM")) // any text is a name until the server reads it
 }
 
 // required refuses a flag that was not given.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/cmd/internal/yamlfile"
@@ -36,16 +37,26 @@ whole policy with a file's, check reads a file and changes nothing.`,
 		RunE: onlySubcommandsOr(show.RunE),
 		Args: cobra.ArbitraryArgs,
 	}
+	cmd.Flags().AddFlagSet(show.Flags())
 	cmd.AddCommand(show, newPolicySet(c), newPolicyCheck(c), newPolicyReserve(c), newPolicyQuota(c), newPolicySuspend(c), newPolicyRemove(c))
 	return cmd
 }
 
 func newPolicyShow(c *cli) *cobra.Command {
-	return &cobra.Command{
+	var team string
+	cmd := &cobra.Command{
 		Use: "show", Short: "Print the policy in force, with its warnings",
-		Long:    "Show prints the policy. With -o yaml the output can be edited and read back with\n\"policy set -f\".",
-		Example: "  holdfast policy show\n  holdfast policy show -o yaml > policy.yaml", Args: exactly(),
+		Long: `Show prints the policy; it takes the operator's token. With -o yaml the output can be
+edited and read back with "policy set -f". With --team it prints what of the policy and
+of the limits touches a team, which any token of the team may ask.`,
+		Example: `  holdfast policy show
+  holdfast policy show -o yaml > policy.yaml
+  holdfast policy show --team web`,
+		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if team != "" {
+				return c.showTeamPolicy(cmd, team)
+			}
 			server, err := c.connect()
 			if err != nil {
 				return err
@@ -57,6 +68,8 @@ func newPolicyShow(c *cli) *cobra.Command {
 			return c.printPolicy(policy)
 		},
 	}
+	cmd.Flags().StringVarP(&team, "team", "t", "", "what touches this team")
+	return cmd
 }
 
 func (c *cli) printPolicy(policy api.BudgetFloor) error {
@@ -203,10 +216,18 @@ without it replaces what there is now.`,
 	return cmd
 }
 
+// editFlags are the flags of every command that edits one entry.
+type editFlags struct{ dryRun bool }
+
+func (f *editFlags) add(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the policy as it would be, with its warnings, and write nothing")
+}
+
 // editPolicy changes the policy by one edit: read it, edit it, check it, write it
 // with the token that was read. When somebody else wrote in between, the same edit
-// is replayed on what they wrote, exactly once.
-func (c *cli) editPolicy(ctx context.Context, edit func(*api.BudgetFloor) error) error {
+// is replayed on what they wrote, exactly once. A dry run ends with the server's
+// check.
+func (c *cli) editPolicy(ctx context.Context, f editFlags, edit func(*api.BudgetFloor) error) error {
 	server, err := c.connect()
 	if err != nil {
 		return err
@@ -222,10 +243,14 @@ func (c *cli) editPolicy(ctx context.Context, edit func(*api.BudgetFloor) error)
 		if _, err := checkedPolicy(policy, ""); err != nil {
 			return err
 		}
-		stored, err := server.PutBudgetFloor(ctx, api.BudgetFloor{
+		edited := api.BudgetFloor{
 			Reservations: policy.Reservations, RepoQuotas: policy.RepoQuotas,
 			SettingState: api.SettingState{UpdatedAt: policy.UpdatedAt},
-		})
+		}
+		if f.dryRun {
+			return c.dryPolicy(ctx, server, edited)
+		}
+		stored, err := server.PutBudgetFloor(ctx, edited)
 		var conflict *client.Conflict
 		switch {
 		case err == nil:
@@ -235,4 +260,18 @@ func (c *cli) editPolicy(ctx context.Context, edit func(*api.BudgetFloor) error)
 			return err
 		}
 	}
+}
+
+// dryPolicy prints a policy as the server would store it.
+func (c *cli) dryPolicy(ctx context.Context, server *client.Client, policy api.BudgetFloor) error {
+	checked, err := server.CheckBudgetFloor(ctx, policy)
+	if err != nil {
+		return err
+	}
+	if !c.structured() {
+		if _, err := fmt.Fprint(c.stdout, "Nothing was written. The policy would be:\n\n"); err != nil {
+			return err
+		}
+	}
+	return c.printPolicy(checked)
 }

@@ -75,6 +75,7 @@ func quotaOf(policy *api.BudgetFloor, repo string) int {
 
 func newPolicyReserve(c *cli) *cobra.Command {
 	var holder holderFlags
+	var edit editFlags
 	var typed api.Reservation
 	var usd usdFlag
 	cmd := &cobra.Command{
@@ -84,11 +85,13 @@ value, 0 clears it. The reservation is withheld from everybody else on every sub
 that has a cap; --teams keeps it out of the other teams' subjects.`,
 		Example: `  holdfast policy reserve review-pr --concurrent-runs 2 --monthly-usd 300
   holdfast policy reserve feature-dev --team web --concurrent-runs 1
-  holdfast policy reserve review-pr --monthly-usd 0 --note "slots are enough"`,
+  holdfast policy reserve review-pr --monthly-usd 0 --note "slots are enough"
+  holdfast policy reserve review-pr --concurrent-runs 3 --dry-run`,
 		Args: exactly("BOT"),
 	}
 	flags := cmd.Flags()
 	holder.add(flags)
+	edit.add(flags)
 	flags.Int64Var(&typed.ConcurrentRuns, "concurrent-runs", 0, "slots")
 	flags.Var(&usd, "monthly-usd", "dollars of the calendar month")
 	flags.IntVar(&typed.FiveHourPercent, "five-hour", 0, "percent of the five-hour window")
@@ -101,7 +104,7 @@ that has a cap; --teams keeps it out of the other teams' subjects.`,
 		if err != nil {
 			return err
 		}
-		return c.editPolicy(cmd.Context(), func(policy *api.BudgetFloor) error {
+		return c.editPolicy(cmd.Context(), edit, func(policy *api.BudgetFloor) error {
 			at := reservationOf(policy, identity)
 			if at < 0 {
 				policy.Reservations = append(policy.Reservations, api.Reservation{
@@ -146,6 +149,7 @@ func changeReservation(r *api.Reservation, typed api.Reservation, usd usdFlag, c
 
 func newPolicyQuota(c *cli) *cobra.Command {
 	var usd usdFlag
+	var edit editFlags
 	var share int
 	var shareOf string
 	cmd := &cobra.Command{
@@ -158,6 +162,7 @@ clears it.`,
 		Args: exactly("REPO"),
 	}
 	flags := cmd.Flags()
+	edit.add(flags)
 	flags.Var(&usd, "monthly-usd", "dollars of the calendar month")
 	flags.IntVar(&share, "reserve-share", 0, "percent of a reservation's dollars")
 	flags.StringVar(&shareOf, "share-of", "", "the reservation: BOT, platform/BOT or team:TEAM/BOT")
@@ -170,7 +175,7 @@ clears it.`,
 			}
 			of = &api.ShareOf{Bot: string(identity.Bot()), Tier: string(identity.Tier()), Team: string(identity.Team())}
 		}
-		return c.editPolicy(cmd.Context(), func(policy *api.BudgetFloor) error {
+		return c.editPolicy(cmd.Context(), edit, func(policy *api.BudgetFloor) error {
 			at := quotaOf(policy, args[0])
 			if at < 0 {
 				policy.RepoQuotas = append(policy.RepoQuotas, api.RepoQuota{Repo: args[0]})
@@ -203,6 +208,7 @@ clears it.`,
 
 func newPolicySuspend(c *cli) *cobra.Command {
 	var holder holderFlags
+	var edit editFlags
 	var span waitFlag
 	var until string
 	var lift bool
@@ -217,6 +223,7 @@ is withheld again by itself. --lift takes it back now.`,
 	}
 	flags := cmd.Flags()
 	holder.add(flags)
+	edit.add(flags)
 	flags.Var(&span, "for", "for so long from now: 2h, 3d")
 	flags.StringVar(&until, "until", "", "until this time")
 	flags.BoolVar(&lift, "lift", false, "take it back now")
@@ -229,7 +236,7 @@ is withheld again by itself. --lift takes it back now.`,
 		if err != nil {
 			return err
 		}
-		return c.editPolicy(cmd.Context(), func(policy *api.BudgetFloor) error {
+		return c.editPolicy(cmd.Context(), edit, func(policy *api.BudgetFloor) error {
 			at := reservationOf(policy, identity)
 			if at < 0 {
 				return usagef("nothing is reserved for %s (allowed: a bot of `holdfast policy show`)", identity)
@@ -266,6 +273,7 @@ func suspensionEnd(now time.Time, span waitFlag, until string, lift bool) (time.
 
 func newPolicyRemove(c *cli) *cobra.Command {
 	var holder holderFlags
+	var edit editFlags
 	var repo string
 	cmd := &cobra.Command{
 		Use: "rm [BOT]", Short: "Remove a reservation, or a repository's quota",
@@ -276,13 +284,14 @@ func newPolicyRemove(c *cli) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	holder.add(flags)
+	edit.add(flags)
 	flags.StringVar(&repo, "repo", "", "remove this repository's quota")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if (repo == "") == (len(args) == 0) {
 			return usagef("it must be said what to remove (allowed: either BOT or --repo REPO)")
 		}
 		if repo != "" {
-			return c.editPolicy(cmd.Context(), func(policy *api.BudgetFloor) error {
+			return c.editPolicy(cmd.Context(), edit, func(policy *api.BudgetFloor) error {
 				at := quotaOf(policy, repo)
 				if at < 0 {
 					return usagef("%s has no quota (allowed: a repository of `holdfast policy show`)", clip(repo, 100))
@@ -295,7 +304,7 @@ func newPolicyRemove(c *cli) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return c.editPolicy(cmd.Context(), func(policy *api.BudgetFloor) error {
+		return c.editPolicy(cmd.Context(), edit, func(policy *api.BudgetFloor) error {
 			at := reservationOf(policy, identity)
 			if at < 0 {
 				return usagef("nothing is reserved for %s (allowed: a bot of `holdfast policy show`)", identity)

@@ -41,6 +41,15 @@ func (s *policyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.policy = body
 		s.policy.UpdatedAt = s.policy.UpdatedAt.Add(time.Millisecond)
 	}
+	if r.Method == http.MethodPost { // a check: what was asked, as it would be stored
+		var body api.BudgetFloor
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			panic(err)
+		}
+		body.Warnings = []string{"it goes too far"}
+		_ = json.NewEncoder(w).Encode(body)
+		return
+	}
 	_ = json.NewEncoder(w).Encode(s.policy)
 }
 
@@ -65,6 +74,25 @@ func TestAnEditThatLosesTheRaceIsReplayedOnWhatTheOtherWroteOnce(t *testing.T) {
 	code, _, stderr = edited(t, s, "reserve", "review-pr", "--concurrent-runs", "2")
 	if code != exitFailed || s.writes != 2 || !strings.Contains(stderr, "somebody else wrote") {
 		t.Errorf("code %d after %d writes: %s", code, s.writes, stderr)
+	}
+}
+
+// A dry run shows what would be, with the server's warnings, and writes nothing.
+func TestADryRunShowsThePolicyAndWritesNothing(t *testing.T) {
+	before := []api.Reservation{{Bot: "review-pr", Tier: "platform", ConcurrentRuns: 2}}
+	for _, args := range [][]string{
+		{"reserve", "review-pr", "--monthly-usd", "$12.50", "--dry-run"}, {"quota", "acme/widgets", "--monthly-usd", "$12.50", "--dry-run"},
+		{"suspend", "review-pr", "--until", "2199-01-02", "--dry-run"}, {"rm", "review-pr", "--dry-run"},
+	} {
+		s := &policyServer{policy: api.BudgetFloor{Reservations: before}}
+		code, stdout, stderr := edited(t, s, args...)
+		if code != 0 || s.writes != 0 || !strings.Contains(stdout, "Nothing was written") || !strings.Contains(stdout, "it goes too far") {
+			t.Errorf("%v: code %d, %d writes: %s%s", args, code, s.writes, stdout, stderr)
+		}
+		shown := map[string]string{"reserve": "$12.50", "quota": "$12.50", "suspend": "2199-01-02", "rm": "nothing is reserved"}[args[0]]
+		if !strings.Contains(stdout, shown) {
+			t.Errorf("%v does not show %q:\n%s", args, shown, stdout)
+		}
 	}
 }
 

@@ -104,7 +104,7 @@ func newRunsList(c *cli) *cobra.Command {
 		})
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&filter.Team, "team", "t", "", "only this team's")
+	ownTeamFlag(flags, &filter.Team, "only this team's")
 	flags.StringVarP(&filter.Bot, "bot", "b", "", "only this bot's")
 	flags.Var(&status, "status", "only of this status")
 	flags.Var(&since, "since", "only those created since: 30m, 2h, 7d or a time")

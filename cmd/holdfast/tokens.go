@@ -29,7 +29,7 @@ is issued.`,
 
 // teamFlag adds the flag --team, which the command needs.
 func teamFlag(cmd *cobra.Command, team *string) {
-	cmd.Flags().StringVarP(team, "team", "t", "", "team that it is about (required)")
+	ownTeamFlag(cmd.Flags(), team, "team that it is about (required)")
 }
 
 func needTeam(cmd *cobra.Command) error {

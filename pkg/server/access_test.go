@@ -22,7 +22,7 @@ var access = map[string]struct {
 	"capacity": {"viewer", false}, "capacity-subject": {"viewer", false}, "release-allocation": {"operator", false},
 	"list-decisions": {"viewer", false}, "get-decision": {"viewer", true}, "explain-decision": {"viewer", true},
 	"create-team": {"operator", false}, "list-teams": {"viewer", false}, "get-team": {"viewer", true}, "patch-team": {"operator", true},
-	"create-organisation": {"operator", false}, "list-organisations": {"operator", false}, "get-organisation": {"operator", false}, "patch-organisation": {"operator", false},
+	"team-policy": {"viewer", true}, "create-organisation": {"operator", false}, "list-organisations": {"operator", false}, "get-organisation": {"operator", false}, "patch-organisation": {"operator", false},
 	"create-token": {"admin", true}, "list-tokens": {"admin", true}, "revoke-token": {"admin", true},
 	"list-bots": {"viewer", false}, "get-bot": {"viewer", false}, "put-bot": {"operator", false}, "delete-bot": {"operator", false},
 	"list-team-bots": {"viewer", true}, "get-team-bot": {"viewer", true}, "put-team-bot": {"admin", true}, "delete-team-bot": {"admin", true},

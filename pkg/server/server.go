@@ -142,6 +142,7 @@ func New(ctx context.Context, deps Deps, options Options) (*Server, error) {
 	s.capacityRoutes()
 	s.teamRoutes()
 	s.organisationRoutes()
+	s.teamPolicyRoutes()
 	s.botRoutes()
 	s.settingRoutes()
 	s.auditRoutes()
