@@ -9,7 +9,7 @@ import (
 )
 
 func TestRecordsConform(t *testing.T) {
-	recordstest.Run(t, func(t *testing.T) recordstest.Harness {
+	harness := func(t *testing.T) recordstest.Harness {
 		d := newDatabases(t)
 		stores := map[records.DB]*mongo.Store{}
 		keep := func(store *mongo.Store, err error) (records.DB, error) {
@@ -24,5 +24,13 @@ func TestRecordsConform(t *testing.T) {
 			Reopen: func(db records.DB) (records.DB, error) { return keep(d.again(db)) },
 			Close:  func(db records.DB) error { return stores[db].Close() },
 		}
+	}
+	rows := recordstest.Rows()
+	besideEachOther(len(rows), func(i int) {
+		t.Run(rows[i].Name, func(t *testing.T) {
+			if err := rows[i].Run(t.Context(), harness(t)); err != nil {
+				t.Error(err)
+			}
+		})
 	})
 }

@@ -55,7 +55,7 @@ func TestAHolderWithinItsReserveIsNeverRefusedByAStorm(t *testing.T) {
 func holderAsks(t *testing.T, from []*process) {
 	t.Helper()
 	withheld := reserved(slots, review, 2)
-	refused, asks := 0, rounds(t, 300)
+	refused, asks := 0, rounds(t, 100)
 	var held holdfast.AllocationID
 	for n := range asks {
 		p := from[n%len(from)]

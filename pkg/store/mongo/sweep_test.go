@@ -43,7 +43,7 @@ func (p *process) archived(count int) {
 func TestASweepTouchesWhatIsOverdueAndNothingElse(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	const overdue, alive = 200, 300
-	closed := 20_000
+	closed := 10_000
 	if os.Getenv("HOLDFAST_TEST_LONG") != "" {
 		closed = 1_000_000
 	}
