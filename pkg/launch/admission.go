@@ -36,8 +36,9 @@ type admission struct {
 
 // undo gives back one thing that was taken.
 type undo struct {
-	what string
-	give func(context.Context) error
+	what       string
+	allocation holdfast.AllocationID // that it releases; empty for other things
+	give       func(context.Context) error
 }
 
 // call is what a check may know before the bot is resolved. It has no identity and
@@ -52,7 +53,7 @@ type call struct {
 // the taking where the answer can be lost: giving back what was never taken is
 // harmless.
 func (a *admission) took(what string, give func(context.Context) error) {
-	a.undo = append(a.undo, undo{what, give})
+	a.undo = append(a.undo, undo{what: what, give: give})
 }
 
 // untook forgets the newest entry, which turned out to have taken nothing.

@@ -120,6 +120,7 @@ func (s *Service) reserveOne(ctx context.Context, a *admission, check string, as
 		_, err := s.Ledger.Release(ctx, ask.ID)
 		return err
 	})
+	a.undo[len(a.undo)-1].allocation = ask.ID
 	allocation, verdict, denial, err := s.Ledger.ReserveJudged(ctx, ask)
 	switch {
 	case err != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -40,6 +41,9 @@ func (s *Service) Launch(ctx context.Context, who auth.Principal, r Request) (ru
 		denial = s.decided(a, c, found, r, denial, took())
 	}
 	if denial.Denied() || err != nil {
+		if r.Run != "" { // it may be launched by somebody else too
+			s.spare(ctx, a)
+		}
 		s.unwind(ctx, a, 0)
 		return runs.Run{}, denial, err
 	}
@@ -107,7 +111,9 @@ func (s *Service) start(ctx context.Context, a *admission, run runs.Run) (runs.R
 	a.took("document", func(ctx context.Context) error { return s.launchFailed(ctx, run.ID, run.Generation) })
 	stored, err := s.Runs.Insert(ctx, run)
 	if errors.Is(err, records.ErrExists) {
-		a.untook() // the document under this id is another run's
+		a.untook() // the document under this id is not this launch's
+		s.spare(ctx, a)
+		return runs.Run{}, fmt.Errorf("%w: run %s was launched already: %w", ErrConflict, run.ID, err)
 	}
 	if err != nil {
 		return runs.Run{}, unavailable(err)
@@ -116,6 +122,22 @@ func (s *Service) start(ctx context.Context, a *admission, run runs.Run) (runs.R
 		return stored, s.renew(ctx, stored, stored.ReportedAt)
 	}
 	return stored, s.publish(ctx, stored)
+}
+
+// spare forgets the undo of the allocations that the document under this launch's id
+// names: the id was launched twice at once, both asked for the same allocations and
+// got them once, and they are the other's. Where the document cannot be read, nobody
+// knows; their lease ends them then if nobody renews them.
+func (s *Service) spare(ctx context.Context, a *admission) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	stored, err := s.Runs.Get(ctx, a.run)
+	if errors.Is(err, records.ErrNotFound) {
+		return
+	}
+	a.undo = slices.DeleteFunc(a.undo, func(u undo) bool {
+		return u.allocation != "" && (err != nil || holds(stored, u.allocation))
+	})
 }
 
 // publish queues a run's message, made from its document.
