@@ -90,11 +90,12 @@ func writeAdmitted(w io.Writer, run api.Run, asked *holdfast.MicroUSD) error {
 	return err
 }
 
-// How often a run is looked at while it is waited for, and how long a server may be
-// gone meanwhile: a machine that restarts comes back within that.
+// How often a run is looked at while it is waited for, beside every time that the
+// server tells of it, and how long a server may be gone meanwhile: a machine that
+// restarts comes back within that.
 const (
 	firstLook   = 100 * time.Millisecond
-	slowestLook = 2 * time.Second
+	slowestLook = 5 * time.Second
 	patience    = 2 * time.Minute
 )
 
@@ -104,9 +105,11 @@ func (c *cli) waitForEnd(ctx context.Context, server *client.Client, run api.Run
 	line := &progress{c: c}
 	defer line.clear()
 	look, seen := firstLook, c.clock()
+	news, stop := c.newsOf(ctx, server, run)
+	defer stop()
 	for !run.Ended() {
 		line.show("%s %s, spent %s of %s", run.ID, run.Status, run.SpentUSD.Dollars(), run.BudgetUSD.Dollars())
-		if err := c.sleep(ctx, look); err != nil {
+		if err := c.sleepUnless(ctx, look, news); err != nil {
 			return &exitError{exitFailed, fmt.Errorf("interrupted; run %s goes on: `holdfast runs show %s` looks at it, `holdfast runs cancel %s` ends it", run.ID, run.ID, run.ID)}
 		}
 		look = min(look*3/2, slowestLook)
