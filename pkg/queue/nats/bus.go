@@ -30,7 +30,7 @@ type Bus struct {
 	pools   map[string]Pool // as they were made, by [Options.poolOf]
 }
 
-// answerWithin bounds a request whose context has no deadline.
+// answerWithin bounds a request to NATS or to the other side.
 const answerWithin = 10 * time.Second
 
 // Close ends the connection; what is buffered is sent first.
@@ -80,6 +80,9 @@ func (b *Bus) publish(ctx context.Context, stream, subject, id string, message a
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := b.standing(ctx); err != nil {
+		return fmt.Errorf("publish %s: %w", subject, err)
+	}
 	if _, err := b.js.Publish(ctx, subject, body, jetstream.WithMsgID(id), jetstream.WithExpectStream(stream)); err != nil {
 		return fmt.Errorf("publish %s: %w", subject, err)
 	}
@@ -156,9 +159,37 @@ func checkRun(run holdfast.RunID) error {
 	return nil
 }
 
+// bounded is a context that ends in time whatever the caller's says.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
-	}
 	return context.WithTimeout(ctx, answerWithin)
+}
+
+// backWithin is how long a publication waits for a connection that is lost. A caller of
+// a launch shall not wait for an answer that is known to be no.
+const backWithin = 2 * time.Second
+
+// standing waits for the connection, if it is lost; ErrAway when it does not come back.
+func (b *Bus) standing(ctx context.Context) error {
+	if b.nc.IsConnected() {
+		return nil
+	}
+	back := b.nc.StatusChanged(natsgo.CONNECTED, natsgo.CLOSED)
+	defer b.nc.RemoveStatusListener(back)
+	timer := time.NewTimer(backWithin)
+	defer timer.Stop()
+	if b.nc.IsConnected() {
+		return nil
+	}
+	select {
+	case <-back:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	switch {
+	case b.nc.IsClosed():
+		return natsgo.ErrConnectionClosed
+	case b.nc.IsConnected():
+		return nil
+	}
+	return ErrAway
 }

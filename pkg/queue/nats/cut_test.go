@@ -128,3 +128,33 @@ func TestAPublicationThatIsCutOffMidCallIsTheSameMessageWhenItIsMadeAgain(t *tes
 		}
 	}
 }
+
+func TestAPublicationWhileNATSIsAwayIsAnErrorSoonAndOneAfterItArrives(t *testing.T) {
+	t.Parallel()
+	s := elsewhere(t, nil)
+	way := newStrait(t, s.Addr().String())
+	bus := dial(t, nats.Remote{URL: "nats://" + way.listener.Addr().String()}, nats.Options{})
+	if err := bus.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	way.set(false, true)
+	eventually(t, "the connection is lost", func() bool { return !bus.Connected() })
+	began := time.Now()
+	if err := bus.Publish(t.Context(), message("R1", 1)); !errors.Is(err, nats.ErrAway) {
+		t.Errorf("published to nobody: %v", err)
+	}
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("the caller waited %v for an answer that was known", took)
+	}
+	back := make(chan error, 1)
+	go func() { back <- bus.Publish(t.Context(), message("R2", 1)) }()
+	way.set(false, false)
+	if err := <-back; err != nil && !errors.Is(err, nats.ErrAway) {
+		t.Errorf("while it comes back: %v", err)
+	}
+	eventually(t, "the connection is back", bus.Connected)
+	publish(t, bus, message("R3", 1))
+	if !queued(t, bus, "R3") {
+		t.Error("what was published after it came back is not there")
+	}
+}
