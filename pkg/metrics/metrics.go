@@ -36,6 +36,10 @@ type Metrics struct {
 	outstanding, runs    *prometheus.GaugeVec
 	queueDepth, streams  prometheus.Gauge
 	gateSeconds, ledgerS *prometheus.HistogramVec
+
+	surfaces    *prometheus.CounterVec
+	missed      prometheus.Counter
+	deadLetters prometheus.Gauge
 }
 
 // latency is the buckets of the histograms, in seconds: from a memory write to a
@@ -107,6 +111,10 @@ func New() *Metrics {
 
 	m.policyUnavailable = counters("policy_unavailable_total", "Readings of the policy that were stale or never made.", "reader", "arm")
 	m.settingFailed = counters("setting_read_failed_total", "Readings of a setting that failed, and what was served.", "setting", "arm")
+
+	m.surfaces = counters("surface_tries_total", "Launches that something tried by itself, by what became of them.", "surface", "outcome")
+	m.missed = counter("schedule_missed_ticks_total", "Ticks of schedules that came while no server could launch.")
+	m.deadLetters = gauges("queue_dead_letters", "Messages that no runner could take, waiting for an operator.").WithLabelValues()
 
 	m.runs = gauges("runs", "Runs that are not over, by status.", "status")
 	m.queueDepth = gauges("queue_messages", "Messages that wait for a runner or are in the hands of one.").WithLabelValues()

@@ -17,6 +17,8 @@ type Sources struct {
 	Runs   *runs.Repository
 	// QueueDepth is how many messages wait or are worked on.
 	QueueDepth func(context.Context) (int64, error)
+	// DeadLetters is how many messages wait for an operator.
+	DeadLetters func(context.Context) (int64, error)
 	// Streams is how many event streams are open.
 	Streams func() int
 }
@@ -54,6 +56,13 @@ func (m *Metrics) Refresh(ctx context.Context, sources Sources) error {
 	}
 	if sources.Runs != nil {
 		note("runs", m.refreshRuns(ctx, sources.Runs))
+	}
+	if sources.DeadLetters != nil {
+		depth, err := sources.DeadLetters(ctx)
+		if err == nil {
+			m.deadLetters.Set(float64(depth))
+		}
+		note("queue_dead_letters", err)
 	}
 	if sources.QueueDepth != nil {
 		depth, err := sources.QueueDepth(ctx)

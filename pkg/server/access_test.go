@@ -35,6 +35,9 @@ var access = map[string]struct {
 	"list-account-tokens": {"operator", false}, "create-account-token": {"operator", false}, "revoke-account-token": {"operator", false},
 	"list-members": {"viewer", true}, "put-member": {"admin", true}, "delete-member": {"admin", true},
 	"get-login": {"operator", false}, "put-login": {"operator", false},
+	"list-schedules": {"viewer", false}, "create-schedule": {"member", false}, "get-schedule": {"viewer", true}, "patch-schedule": {"member", true}, "delete-schedule": {"member", true},
+	"list-cards": {"viewer", false}, "create-card": {"member", false}, "get-card": {"viewer", true}, "patch-card": {"member", true}, "delete-card": {"member", true},
+	"list-webhooks": {"admin", true}, "create-webhook": {"admin", true}, "get-webhook": {"admin", true}, "patch-webhook": {"admin", true}, "delete-webhook": {"admin", true}, "list-deliveries": {"admin", true},
 	"list-audit": {"admin", false}, "events": {"viewer", false},
 }
 
@@ -50,6 +53,9 @@ func bodyFor(id string) string {
 		"put-bot": `{"lane":"claw","prompt":"p"}`, "put-team-bot": `{"lane":"claw","prompt":"p"}`,
 		"put-maintenance": `{"on":false}`, "put-secret": `{"value":"sesame"}`, "create-account": `{"id":"another","kind":"user"}`, "patch-account": `{"name":"x"}`,
 		"create-account-token": `{"name":"n"}`, "create-my-token": `{"name":"n"}`, "put-member": `{"role":"viewer"}`, "cancel-run": "", "resume-run": "",
+		"create-schedule": `{"team":"acme","name":"another","cron":"@daily","bot":"probe"}`, "patch-schedule": `{"enabled":false}`,
+		"create-card": `{"team":"acme","title":"t","bot":"probe"}`, "patch-card": `{"priority":3}`,
+		"create-webhook": `{"name":"n","forge":"github","rules":[{"bot":"probe"}]}`, "patch-webhook": `{"quiet":true}`,
 	}
 	if body, ok := bodies[id]; ok {
 		return body

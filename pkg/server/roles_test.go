@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/api"
 	"github.com/holdfast-io/holdfast/pkg/auth"
 	"github.com/holdfast-io/holdfast/pkg/server"
 )
@@ -59,7 +60,13 @@ func (w *world) things() map[string]string {
 	w.call("operator", "PUT", "/api/bots/own", `{"lane":"claw","prompt":"p"}`)
 	w.call("operator", "PUT", "/api/teams/acme/secrets/"+marker, `{"value":"sesame"}`).want(201)
 	w.call("operator", "POST", "/api/organisations", `{"id":"`+marker+`"}`)
+	var hook api.WebhookIssued
+	w.call("operator", "POST", "/api/teams/acme/webhooks", `{"name":"`+marker+`","forge":"github","rules":[{"bot":"probe"}]}`).want(201).into(&hook)
+	var card api.Card
+	w.call("operator", "POST", "/api/board/cards", `{"team":"acme","title":"`+marker+`","bot":"probe"}`).want(201).into(&card)
+	w.call("operator", "POST", "/api/schedules", `{"team":"acme","name":"`+marker+`","cron":"@daily","bot":"probe"}`).want(201)
 	things := map[string]string{
+		"webhook": hook.ID, "card": card.ID, "schedule": "acme." + marker,
 		"run": run.ID, "team": "acme", "token": token.ID, "bot": marker, "decision": run.DecisionID, "allocation": run.Allocations[0].ID,
 		"account": "ann", "name": marker, "organisation": marker,
 	}
@@ -69,7 +76,7 @@ func (w *world) things() map[string]string {
 var placeholder = regexp.MustCompile(`\{([a-z]+)\}`)
 
 // filled puts ids into a route's path.
-func filled(t *testing.T, path string, things map[string]string) string {
+func filled(t testing.TB, path string, things map[string]string) string {
 	t.Helper()
 	path = placeholder.ReplaceAllStringFunc(path, func(word string) string {
 		thing := things[strings.Trim(word, "{}")]

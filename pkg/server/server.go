@@ -49,6 +49,7 @@ type Deps struct {
 	Decisions *decisions.Recorder
 	Audit     *audit.Log
 	Secrets   *secrets.Vault
+	Surfaces  Surfaces
 	Broker    *Broker
 }
 
@@ -126,7 +127,7 @@ type Server struct {
 // New is a server over its parts. It listens to nothing yet, see [Server.Serve].
 func New(ctx context.Context, deps Deps, options Options) (*Server, error) {
 	if deps.Records == nil || deps.Launch == nil || deps.Runs == nil || deps.Teams == nil || deps.Tokens == nil || deps.Bots == nil ||
-		deps.Resolver == nil || deps.Settings == nil || deps.Decisions == nil || deps.Audit == nil || deps.Secrets == nil || deps.Broker == nil {
+		deps.Resolver == nil || deps.Settings == nil || deps.Decisions == nil || deps.Audit == nil || deps.Secrets == nil || deps.Surfaces.missing() || deps.Broker == nil {
 		return nil, errors.New("server: a part is missing")
 	}
 	options = options.withDefaults()
@@ -147,6 +148,7 @@ func New(ctx context.Context, deps Deps, options Options) (*Server, error) {
 	s.settingRoutes()
 	s.auditRoutes()
 	s.secretRoutes()
+	s.surfaceRoutes()
 	s.eventRoutes()
 	s.accountRoutes()
 	s.meRoutes()

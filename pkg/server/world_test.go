@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/api"
 	"github.com/holdfast-io/holdfast/pkg/audit"
 	"github.com/holdfast-io/holdfast/pkg/auth"
+	"github.com/holdfast-io/holdfast/pkg/board"
 	"github.com/holdfast-io/holdfast/pkg/botsource"
 	"github.com/holdfast-io/holdfast/pkg/capacityledger"
 	"github.com/holdfast-io/holdfast/pkg/clock/clocktest"
@@ -35,7 +36,7 @@ import (
 // world is a server over memory stores, the real gate and a queue that keeps what it
 // is given.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	clock  *clocktest.Manual
 	http   *httptest.Server
 	server *server.Server
@@ -47,6 +48,7 @@ type world struct {
 	teams  *teams.Repository
 	ledger *capacityledger.Ledger
 	launch *launch.Service
+	boards *board.Repository
 	faults *recordstest.Faults // of the record store
 	trail  *audit.Log
 	made   map[string]string // things of acme, once they are made
@@ -58,13 +60,13 @@ type world struct {
 const operatorBearer = "hf_operator-operator-operator-operator-operator"
 
 // build makes a world; change edits the options before the server is made.
-func build(t *testing.T, change func(*world, *server.Options)) *world {
+func build(t testing.TB, change func(*world, *server.Options)) *world {
 	t.Helper()
 	return buildBeating(t, 0, change)
 }
 
 // buildBeating asks external callers for heartbeats that often; zero is the default.
-func buildBeating(t *testing.T, heartbeat time.Duration, change func(*world, *server.Options)) *world {
+func buildBeating(t testing.TB, heartbeat time.Duration, change func(*world, *server.Options)) *world {
 	t.Helper()
 	ctx := t.Context()
 	w := &world{t: t, clock: clocktest.New(), queue: &fakeQueue{}, log: &lockedBuffer{}, operator: operatorBearer, bearers: map[string]string{}}
@@ -80,7 +82,8 @@ func buildBeating(t *testing.T, heartbeat time.Duration, change func(*world, *se
 	recorder := must(decisions.New(ctx, db, w.clock, decisions.Options{}))
 	trail := must(audit.New(ctx, db, w.clock))
 	w.trail = trail
-	vault := must(secrets.NewVault(ctx, db, w.clock, must(secrets.ParseKeyring(secrets.NewKey()))))
+	keys := must(secrets.ParseKeyring(secrets.NewKey()))
+	vault := must(secrets.NewVault(ctx, db, w.clock, keys))
 	w.broker = server.NewBroker(w.clock)
 	w.launch = must(launch.New(launch.Deps{
 		Ledger: w.ledger, Runs: w.runs, Teams: w.teams, Bots: resolver, Settings: settings, Decisions: recorder, Audit: trail, Queue: w.queue,
@@ -96,7 +99,7 @@ func buildBeating(t *testing.T, heartbeat time.Duration, change func(*world, *se
 	}
 	w.server = must(server.New(ctx, server.Deps{
 		Records: db, Launch: w.launch, Runs: w.runs, Teams: w.teams, Tokens: w.tokens, Bots: bots, Resolver: resolver,
-		Settings: settings, Decisions: recorder, Audit: trail, Secrets: vault, Broker: w.broker,
+		Settings: settings, Decisions: recorder, Audit: trail, Secrets: vault, Surfaces: w.surfaces(db, keys), Broker: w.broker,
 	}, options))
 	w.http = httptest.NewServer(w.server.Handler())
 	t.Cleanup(func() { w.broker.Close(); w.http.Close() })
@@ -127,7 +130,7 @@ func must[T any](v T, err error) T {
 
 // reply is an answer that was read to its end.
 type reply struct {
-	t      *testing.T
+	t      testing.TB
 	status int
 	header http.Header
 	body   string
@@ -363,4 +366,10 @@ func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+func (l *lockedBuffer) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b.Reset()
 }

@@ -64,6 +64,7 @@ type Answer struct {
 	Denial    holdfast.Denial
 	Duplicate bool // it was answered before, and this is that answer
 	Quiet     bool // the hook wants refusals answered as successes
+	Team      holdfast.TeamID
 }
 
 // Receive takes one delivery to a hook. Errors: records.ErrNotFound when there is no
@@ -88,7 +89,7 @@ func (r *Receiver) Receive(ctx context.Context, forge Forge, id string, header h
 	}
 	answer, outcome, err := r.judge(ctx, hook, header, body)
 	r.options.Received(forge, outcome)
-	answer.Quiet = hook.Quiet
+	answer.Quiet, answer.Team = hook.Quiet, hook.Team
 	return answer, err
 }
 

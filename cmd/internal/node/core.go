@@ -56,11 +56,14 @@ type core struct {
 	decisions *decisions.Recorder
 	audit     *audit.Log
 	vault     *secrets.Vault
+	keys      *secrets.Keyring
 
 	ledger *capacityledger.Ledger
 	launch *launch.Service
 	feed   *server.CapacityFeed
 	server *server.Server
+
+	surfaces surfaces
 }
 
 // newCore builds everything above the base, lowest first.
@@ -71,6 +74,9 @@ func newCore(ctx context.Context, o Options, w *watcher, b base) (*core, error) 
 		return nil, err
 	}
 	if err := c.openLaunch(o, b); err != nil {
+		return nil, err
+	}
+	if err := c.openSurfaces(ctx, b.stores.Records, c.keys, o.Log); err != nil {
 		return nil, err
 	}
 	return c, c.openServer(ctx, o, b)
@@ -107,11 +113,10 @@ func (c *core) openRepositories(ctx context.Context, s config.Options, stores St
 	if c.audit, err = audit.New(ctx, db, c.clock); err != nil {
 		return err
 	}
-	keys, err := keyringOf(s)
-	if err != nil {
+	if c.keys, err = keyringOf(s); err != nil {
 		return err
 	}
-	c.vault, err = secrets.NewVault(ctx, db, c.clock, keys)
+	c.vault, err = secrets.NewVault(ctx, db, c.clock, c.keys)
 	return err
 }
 
@@ -147,7 +152,7 @@ func (c *core) openServer(ctx context.Context, o Options, b base) (err error) {
 	}
 	c.server, err = server.New(ctx, server.Deps{
 		Records: b.stores.Records, Launch: c.launch, Runs: c.runs, Teams: c.teams, Tokens: c.tokens, Bots: c.bots, Resolver: c.resolver,
-		Settings: c.settings, Decisions: c.decisions, Audit: c.audit, Secrets: c.vault, Broker: c.broker,
+		Settings: c.settings, Decisions: c.decisions, Audit: c.audit, Secrets: c.vault, Surfaces: c.surfaces.Surfaces, Broker: c.broker,
 	}, serving)
 	return err
 }
@@ -166,7 +171,7 @@ type loop = func(context.Context) error
 
 // carriers are the loops that answer runners and the clock.
 func (c *core) carriers() []loop {
-	return []loop{
+	return append(c.surfaces.loops(),
 		c.decisions.Run, c.audit.Run, c.feed.Run, c.launch.Run,
 		func(ctx context.Context) error {
 			return c.watcher.metrics.Run(ctx, metrics.Sources{Ledger: c.ledger, Runs: c.runs, QueueDepth: c.bus.Depth, Streams: c.broker.Subscribers}, 0)
@@ -174,7 +179,7 @@ func (c *core) carriers() []loop {
 		func(ctx context.Context) error { return c.bus.ServeClaims(ctx, c.launch.Claim) },
 		func(ctx context.Context) error { return c.bus.ServeSecrets(ctx, c.launch.Secrets(c.vault)) },
 		func(ctx context.Context) error { return c.bus.Reports(ctx, c.launch.Apply) },
-	}
+	)
 }
 
 // finish bounds how long what is under way may take after the context has ended.
