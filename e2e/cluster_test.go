@@ -271,7 +271,7 @@ func TestProcessesOfAClusterEndPolitely(t *testing.T) {
 	}
 }
 
-// link carries a runner's connection to NATS until it is cut.
+// link carries connections while it is not cut.
 type link struct {
 	listener net.Listener
 	mu       sync.Mutex
@@ -325,6 +325,14 @@ func (l *link) cut() {
 	for _, end := range l.open {
 		end.Close()
 	}
+	l.open = nil
+}
+
+// mend lets connections through again.
+func (l *link) mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isCut = false
 }
 
 func TestARunnerThatIsCutOffStopsItsChildBeforeItsSlotIsGivenAway(t *testing.T) {
