@@ -47,12 +47,12 @@ witness: ## take each rule out of the source and demand that its test fails
 	@go run ./tools/witness
 
 .PHONY: campaign
-campaign: build ## the long forms: histories, faults, crashes, kill loops, races, fuzzing (about 40 minutes)
-	@scripts/campaign
+campaign: build ## the long forms: histories, faults, crashes, kill loops, races, fuzzing (about 40 minutes); ONE_IN=100 tries each step
+	@scripts/campaign $(or $(ONE_IN),1)
 
 .PHONY: campaign-long
-campaign-long: build ## ten times the campaign: a night
-	@scripts/campaign long
+campaign-long: build ## ten times the campaign: a night; ONE_IN=1000 tries each step
+	@scripts/campaign long $(or $(ONE_IN),1)
 
 .PHONY: bench
 bench: ## the benchmarks of docs/performance.md, with their ratios

@@ -48,7 +48,7 @@ func seed(t *testing.T) uint64 {
 // first of an outage, over stores in memory. After that nothing is wrong and nothing
 // is held. The short form takes each kind of call, and a sixth of the others.
 func TestAFaultAtEveryCallLeaksNothingInMemory(t *testing.T) {
-	everyFault(t, func() stores { return stores{memory.NewLedger(), memory.NewRecords()} }, 6)
+	everyFault(t, func() stores { return stores{memory.NewLedger(), memory.NewRecords()} }, 6, long())
 }
 
 // The same over the embedded store. The short form takes each kind of call once.
@@ -59,27 +59,28 @@ func TestAFaultAtEveryCallLeaksNothingEmbedded(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	everyFault(t, func() stores { return stores{store.Ledger(), store.Records()} }, 0)
+	everyFault(t, func() stores { return stores{store.Ledger(), store.Records()} }, 0, long())
 }
 
 // outage is how many calls fail in a row when a store is away for a while.
 const outage = 8
 
 // everyFault plays the script with a fault at each kind of call and at one of share
-// of the others; a share of zero is one fault for each kind.
-func everyFault(t *testing.T, open func() stores, share int) {
+// of the others; a share of zero is one fault for each kind. The whole is a fault at
+// every call, in all ways.
+func everyFault(t *testing.T, open func() stores, share int, whole bool) {
 	t.Helper()
 	names, _ := faulted(t, open(), fault{})
 	seed := seed(t)
 	t.Logf("seed %d, %d calls", seed, len(names))
 	dice, met, failed, played := rand.New(rand.NewPCG(seed, 1)), map[string]bool{}, map[string]int{}, 0
 	for i, name := range names {
-		if !long() && met[name] && (share == 0 || dice.IntN(share) != 0) {
+		if !whole && met[name] && (share == 0 || dice.IntN(share) != 0) {
 			continue
 		}
 		met[name] = true
 		faults := []fault{{i + 1, 1, false}, {i + 1, 1, true}, {i + 1, outage, false}}
-		if !long() && share == 0 {
+		if !whole && share == 0 {
 			faults = faults[len(met)%3:][:1]
 		}
 		for _, f := range faults {
@@ -93,7 +94,7 @@ func everyFault(t *testing.T, open func() stores, share int) {
 			}
 		}
 	}
-	if long() || share > 0 {
+	if whole || share > 0 {
 		unvisited(t, failed)
 	}
 	t.Logf("%d faults at %d kinds of call", played, len(failed))

@@ -66,11 +66,15 @@ func mongoStores(t *testing.T) (open func() *mongo.Store) {
 	}
 }
 
-// The same as over the other stores: each call of a whole life fails once, in the
-// short form one of each kind, in the long one all, in all three ways.
+// The same as over the other stores: in the short form each kind of call fails once,
+// in the long one each kind and a quarter of the others in all three ways.
 func TestAFaultAtEveryCallLeaksNothingOverMongoDB(t *testing.T) {
 	store := mongoStores(t)()
-	everyFault(t, func() stores { return stores{store.Ledger(), store.Records()} }, 0)
+	share := 0
+	if long() {
+		share = 4
+	}
+	everyFault(t, func() stores { return stores{store.Ledger(), store.Records()} }, share, false)
 }
 
 // A server that dies at any call, before or after the call took effect, is followed by
