@@ -51,7 +51,12 @@ did not finish.`,
 				return err
 			}
 			if !wait {
-				return c.print(run, func(w io.Writer) error { return writeAdmitted(w, run, request.BudgetUSD) })
+				return c.print(run, func(w io.Writer) error {
+					if err := writeAdmitted(w, run, request.BudgetUSD); err != nil {
+						return err
+					}
+					return writeFollow(w, run)
+				})
 			}
 			if !c.structured() {
 				if err := writeAdmitted(c.stdout, run, request.BudgetUSD); err != nil {
@@ -74,6 +79,12 @@ func lowered(budget holdfast.MicroUSD, asked *holdfast.MicroUSD) string {
 		return ""
 	}
 	return fmt.Sprintf(" (asked %s; the bot's own budget, max_run_usd of the limits setting or what is free allows no more)", asked.Dollars())
+}
+
+// writeFollow says how to follow a run that is not waited for.
+func writeFollow(w io.Writer, run api.Run) error {
+	_, err := fmt.Fprintf(w, "follow it with `holdfast runs logs %s --follow`; `holdfast runs show %s` says how it stands\n", run.ID, run.ID)
+	return err
 }
 
 // writeAdmitted says what was reserved for a run.

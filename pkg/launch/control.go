@@ -35,7 +35,7 @@ func (s *Service) Cancel(ctx context.Context, who auth.Principal, id holdfast.Ru
 		case runs.Cancelled:
 			return errUnchanged
 		case runs.Finished, runs.Failed, runs.FailedResumable:
-			return fmt.Errorf("run %s is %s already: %w", id, run.Status, ErrConflict)
+			return cannotCancel(*run)
 		}
 		return nil
 	})
@@ -85,9 +85,9 @@ func (s *Service) ResumeFrom(ctx context.Context, who auth.Principal, id holdfas
 	remaining := run.Budget - run.Spent
 	switch {
 	case run.External || (run.Status != runs.FailedResumable && run.Status != runs.Parked && run.Status != runs.Paused):
-		return runs.Run{}, holdfast.Denial{}, fmt.Errorf("run %s is %s and cannot be resumed: %w", id, run.Status, ErrConflict)
+		return runs.Run{}, holdfast.Denial{}, cannotResume(run)
 	case remaining <= 0:
-		return runs.Run{}, holdfast.Denial{}, fmt.Errorf("run %s has spent its budget of %s: %w", id, run.Budget.Dollars(), ErrConflict)
+		return runs.Run{}, holdfast.Denial{}, fmt.Errorf("run %s has spent its budget of %s, so there is nothing to go on with; `holdfast launch %s --team %s` starts another: %w", id, run.Budget.Dollars(), run.Identity.Bot(), run.Team, ErrConflict)
 	case run.Unsettled():
 		if _, err := s.finish(ctx, run); err != nil {
 			return runs.Run{}, holdfast.Denial{}, unavailable(err)

@@ -2,6 +2,7 @@ package launch_test
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 
@@ -184,4 +185,33 @@ func TestTwoResumesOfOneRunMakeOne(t *testing.T) {
 		w.held(1, 2, 1, 0, 2)
 		w.started(run.ID)
 	}
+}
+
+func TestAConflictSaysHowTheRunStandsAndWhatCanBeDone(t *testing.T) {
+	w := newWorld(t)
+	says := func(err error, words ...string) {
+		t.Helper()
+		if !errors.Is(err, launch.ErrConflict) {
+			t.Fatalf("%v, want a conflict", err)
+		}
+		for _, word := range words {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%q does not say %q", err, word)
+			}
+		}
+	}
+	resume := func(id holdfast.RunID) error { _, _, err := w.Resume(w.ctx, member, id); return err }
+	cancel := func(id holdfast.RunID) error { _, err := w.Cancel(w.ctx, member, id); return err }
+
+	queued := w.admitted(ask("probe"))
+	says(resume(queued.ID), "is queued already", "holdfast runs logs "+string(queued.ID))
+	w.started(queued.ID)
+	w.apply(w.ended(queued.ID, 1, 0.01, queue.EndFinished))
+	says(cancel(queued.ID), "is finished", "since 20", "nothing to cancel", "holdfast runs show")
+	says(resume(queued.ID), "is finished", "holdfast launch probe --team acme")
+
+	broken := w.admitted(ask("feature-dev"))
+	w.started(broken.ID)
+	w.apply(w.ended(broken.ID, 1, 0.01, queue.EndInterrupted))
+	says(cancel(broken.ID), "is failed_resumable", "holdfast runs resume "+string(broken.ID))
 }
