@@ -43,7 +43,7 @@ const indexOwner = "owner"
 
 // New opens the collection "bots".
 func New(ctx context.Context, db records.DB) (*Repository, error) {
-	schema := records.Schema{Name: "bots", Indexes: []records.Index{{Name: indexOwner}}}
+	schema := records.Schema{Name: "bots", Indexes: []records.Index{{Name: indexOwner}}, Hot: true}
 	table, err := records.NewTable(ctx, db, schema, func(r Row) string { return r.Identity.String() }, func(r Row) map[string]string {
 		return map[string]string{indexOwner: owner(r.Identity.Team())}
 	})

@@ -47,6 +47,10 @@ type Index struct {
 type Schema struct {
 	Name    string // [a-z][a-z_]*
 	Indexes []Index
+	// Hot says that single records of the collection are read far more often than they
+	// are written, by every launch for instance. A store may then keep some in memory,
+	// where it can do so without ever serving an older one.
+	Hot bool
 }
 
 // Query is a bounded walk. Records come in the order of (index value, id), or of id

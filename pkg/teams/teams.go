@@ -83,7 +83,7 @@ type Repository struct {
 
 // New opens the collections "teams" and "organisations".
 func New(ctx context.Context, db records.DB) (*Repository, error) {
-	schema := records.Schema{Name: "teams", Indexes: []records.Index{{Name: indexOrganisation}}}
+	schema := records.Schema{Name: "teams", Indexes: []records.Index{{Name: indexOrganisation}}, Hot: true}
 	table, err := records.NewTable(ctx, db, schema, func(t Team) string { return string(t.ID) }, func(t Team) map[string]string {
 		if t.Organisation == "" {
 			return nil
@@ -93,7 +93,7 @@ func New(ctx context.Context, db records.DB) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	organisations, err := records.NewTable(ctx, db, records.Schema{Name: "organisations"}, func(o Organisation) string { return string(o.ID) }, nil)
+	organisations, err := records.NewTable(ctx, db, records.Schema{Name: "organisations", Hot: true}, func(o Organisation) string { return string(o.ID) }, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ type Records struct {
 
 	mu          sync.Mutex
 	collections map[string]*collection
+	caches      map[string]*rowCache // of the hot collections, by name
 }
 
 var _ records.DB = (*Records)(nil)
@@ -28,11 +29,13 @@ var _ records.DB = (*Records)(nil)
 const recordsSchema = `CREATE TABLE collections (name TEXT PRIMARY KEY, indexes TEXT NOT NULL) WITHOUT ROWID`
 
 func openRecords(ctx context.Context, path string, options Options) (*Records, error) {
-	f, err := openFile(ctx, path, recordsSchema, options.Readers, hooks{}, nil)
-	if err != nil {
+	r := &Records{collections: map[string]*collection{}, caches: map[string]*rowCache{}}
+	h := hooks{committed: r.written, failed: func(error) bool { r.written(); return false }}
+	var err error
+	if r.file, err = openFile(ctx, path, recordsSchema, options.Readers, h, nil); err != nil {
 		return nil, err
 	}
-	return &Records{file: f, collections: map[string]*collection{}}, nil
+	return r, nil
 }
 
 func (r *Records) close() error { return r.file.close() }
@@ -58,8 +61,9 @@ func (r *Records) Collection(ctx context.Context, schema records.Schema) (record
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, ok := r.collections[schema.Name]
-	if !ok || !slices.Equal(c.schema.Indexes, schema.Indexes) {
+	if cache := r.cacheOf(schema); !ok || !slices.Equal(c.schema.Indexes, schema.Indexes) || c.cache != cache {
 		c = newCollection(r.file, schema)
+		c.cache = cache
 		r.collections[schema.Name] = c
 	}
 	return c, nil
@@ -70,6 +74,7 @@ func (r *Records) Collection(ctx context.Context, schema records.Schema) (record
 type collection struct {
 	file   *file
 	schema records.Schema
+	cache  *rowCache // nil: nothing is kept
 
 	get, insert, replace, revision, remove, removeAny string
 
@@ -101,13 +106,27 @@ func (c *collection) Get(ctx context.Context, id string) (records.Record, error)
 	if !records.ValidID(id) {
 		return records.Record{}, records.ErrNotFound
 	}
-	found, err := c.read(ctx, c.get+" WHERE id = ?", 1, id)
+	if err := ctx.Err(); err != nil {
+		return records.Record{}, unavailable(ctx, err)
+	}
+	kept, ok, generation := c.cache.find(id)
+	switch {
+	case ok && kept.Revision == 0:
+		return records.Record{}, records.ErrNotFound
+	case ok:
+		return kept, nil
+	}
+	// One row by its key takes microseconds, less than the two goroutines with which the
+	// driver would watch for the end of the context.
+	found, err := c.read(context.WithoutCancel(ctx), c.get+" WHERE id = ?", 1, id)
 	switch {
 	case err != nil:
 		return records.Record{}, err
 	case len(found) == 0:
+		c.cache.keep(id, records.Record{}, generation)
 		return records.Record{}, records.ErrNotFound
 	}
+	c.cache.keep(id, found[0], generation)
 	return found[0], nil
 }
 
@@ -117,7 +136,7 @@ func (c *collection) Insert(ctx context.Context, r records.Record) (records.Reco
 		return records.Record{}, err
 	}
 	args := append([]driver.Value{r.ID, string(r.Body)}, c.keys(r)...)
-	err := c.write(ctx, func(t *tx) (answer, err error) {
+	err := c.write(ctx, r.ID, func(t *tx) (answer, err error) {
 		_, err = t.exec(c.insert, args...)
 		if taken(err) {
 			return records.ErrExists, nil
@@ -137,7 +156,7 @@ func (c *collection) Replace(ctx context.Context, r records.Record) (records.Rec
 		return records.Record{}, err
 	}
 	args := append(append([]driver.Value{string(r.Body)}, c.keys(r)...), r.ID, r.Revision)
-	err := c.write(ctx, func(t *tx) (answer, err error) {
+	err := c.write(ctx, r.ID, func(t *tx) (answer, err error) {
 		changed, err := t.exec(c.replace, args...)
 		switch {
 		case taken(err):
@@ -159,7 +178,7 @@ func (c *collection) Delete(ctx context.Context, id string, revision int64) erro
 	if !records.ValidID(id) {
 		return records.ErrNotFound
 	}
-	return c.write(ctx, func(t *tx) (answer, err error) {
+	return c.write(ctx, id, func(t *tx) (answer, err error) {
 		var changed int64
 		if revision == 0 {
 			changed, err = t.exec(c.removeAny, id)
@@ -233,11 +252,12 @@ func (c *collection) keys(r records.Record) []driver.Value {
 	return values
 }
 
-// write runs one statement's work through the writer. answer is the caller's
+// write runs one statement's work on a row through the writer. answer is the caller's
 // (nothing was written then), an error is the store's.
-func (c *collection) write(ctx context.Context, run func(*tx) (answer, err error)) error {
+func (c *collection) write(ctx context.Context, id string, run func(*tx) (answer, err error)) error {
 	var answer error
 	err := c.file.do(ctx, func(t *tx) (err error) {
+		c.cache.begin(id)
 		answer, err = run(t)
 		return err
 	})
