@@ -178,11 +178,9 @@ func (n *lane) tries(jobs []*askJob) []*try {
 // its own: racing writes that also create may be shown the same state.
 func (n *lane) push(ctx context.Context, tries []*try) (*image, error) {
 	var moved counting
-	entries := make(bson.A, 0, len(tries))
 	earliest := tries[0].ExpiresAt
 	for _, t := range tries {
 		moved.move(t.Holder, 0, t.requested())
-		entries = append(entries, t.document())
 		if t.ExpiresAt.Before(earliest) {
 			earliest = t.ExpiresAt
 		}
@@ -198,7 +196,7 @@ func (n *lane) push(ctx context.Context, tries []*try) (*image, error) {
 	}
 	update := append(bson.D{
 		{Key: "$inc", Value: moved.inc(counters...)},
-		{Key: "$push", Value: bson.D{{Key: fieldOpen, Value: bson.D{{Key: "$each", Value: entries}}}}},
+		{Key: "$push", Value: bson.D{{Key: fieldOpen, Value: bson.D{{Key: "$each", Value: documents(len(tries), func(at int) *entry { return &tries[at].entry })}}}}},
 		{Key: "$min", Value: bson.D{{Key: fieldNext, Value: earliest}}},
 	}, out...)
 	after := options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(bson.D{{Key: fieldClosed, Value: 0}})

@@ -347,12 +347,11 @@ func (c *counting) replace(r replacement) bool {
 // counts what comes back.
 func (n *lane) shut(ctx context.Context, now time.Time, list []replacement) (bool, error) {
 	var moved counting
-	stamps, closed := make(bson.A, 0, len(list)), make(bson.A, 0, len(list))
+	stamps := make(bson.A, 0, len(list))
 	raised := false
 	var top holdfast.AllocationID
 	for _, r := range list {
 		stamps = append(stamps, r.before.stamp)
-		closed = append(closed, r.after.document())
 		raised = moved.replace(r) || raised
 		top = max(top, r.after.ID)
 	}
@@ -362,7 +361,7 @@ func (n *lane) shut(ctx context.Context, now time.Time, list []replacement) (boo
 	}
 	return n.update(ctx, n.stillOpen(stamps), bson.D{
 		{Key: "$pull", Value: pulled(fieldOpen, stamps)},
-		{Key: "$push", Value: bson.D{{Key: fieldClosed, Value: bson.D{{Key: "$each", Value: closed}}}}},
+		{Key: "$push", Value: bson.D{{Key: fieldClosed, Value: bson.D{{Key: "$each", Value: documents(len(list), func(at int) *entry { return list[at].after })}}}}},
 		{Key: "$inc", Value: moved.inc(bson.E{Key: fieldCloses, Value: int64(len(list))})},
 		{Key: "$max", Value: highest},
 	})
@@ -383,7 +382,11 @@ func (n *lane) remove(ctx context.Context, list []*entry) (bool, error) {
 	})
 }
 
+// stillOpen is the filter for a record in which all these entries are what they were.
 func (n *lane) stillOpen(stamps bson.A) bson.D {
+	if len(stamps) == 1 { // a server finds one by a plain comparison sooner than by an expression
+		return bson.D{{Key: "_id", Value: n.key.String()}, {Key: fieldOpen + ".k", Value: stamps[0]}}
+	}
 	return bson.D{{Key: "_id", Value: n.key.String()}, {Key: "$expr", Value: stillIn(fieldOpen, stamps)}}
 }
 
@@ -394,6 +397,9 @@ func stillIn(array string, stamps bson.A) bson.D {
 }
 
 func pulled(array string, stamps bson.A) bson.D {
+	if len(stamps) == 1 {
+		return bson.D{{Key: array, Value: bson.D{{Key: "k", Value: stamps[0]}}}}
+	}
 	return bson.D{{Key: array, Value: bson.D{{Key: "k", Value: bson.D{{Key: "$in", Value: stamps}}}}}}
 }
 

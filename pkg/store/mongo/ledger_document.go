@@ -30,8 +30,8 @@ import (
 //	        report beyond what was granted, an adoption, an ask on other terms
 //	gone    when the document may be removed, on subjects that end
 //
-// An entry, and a document of the collection "history" (whose _id is the
-// allocation's id and which has "gone" as well):
+// An entry, also as "e" in a document of the collection "history", whose _id is the
+// allocation's id and which has "spent" and "gone" beside it:
 //
 //	k    the stamp of the write that last touched the entry; unique
 //	n    the stamp of the try that was recorded, when that is another one
@@ -145,61 +145,6 @@ var (
 	unescapes = strings.NewReplacer("%25", "%", "%2E", ".", "%24", "$", "%00", "\x00")
 )
 
-// document writes the entry.
-func (e *entry) document() bson.D {
-	d := make(bson.D, 0, 18)
-	put := func(key string, value any) { d = append(d, bson.E{Key: key, Value: value}) }
-	put("k", e.stamp)
-	if e.Nonce != e.stamp {
-		put("n", e.Nonce)
-	}
-	if e.Outcome == capacityledger.Open {
-		put("id", string(e.ID))
-	} else {
-		put("r", shortened(e.ID, e.Subject))
-	}
-	put("h", e.Holder.String())
-	put("q", e.Requested.Int())
-	if e.Minimum.Unit() != holdfast.UnitNone {
-		put("m", e.Minimum.Int())
-	}
-	if e.Amount.Int() != e.Requested.Int() {
-		put("a", e.Amount.Int())
-	}
-	put("t", e.AcquiredAt)
-	put("x", e.ExpiresAt)
-	if !e.Cap.None() {
-		put("l", e.Cap.Max().Int())
-	}
-	if len(e.reserved) > 0 && e.stamp == e.Nonce {
-		put("rs", reservedArray(e.reserved))
-	}
-	if e.unjudged {
-		put("u", true)
-	}
-	if e.Confirmed {
-		put("c", true)
-	}
-	if e.Attempt != 0 {
-		put("at", int64(e.Attempt))
-	}
-	if e.Sequence != 0 {
-		put("sq", e.Sequence)
-	}
-	if len(e.SpentBy) > 0 {
-		by := make(bson.A, 0, 2*len(e.SpentBy))
-		for _, s := range e.SpentBy {
-			by = append(by, int64(s.Attempt), s.Spent.Int())
-		}
-		put("sp", by)
-	}
-	if e.Outcome != capacityledger.Open {
-		put("z", string(e.Outcome))
-		put("ct", e.ClosedAt)
-	}
-	return d
-}
-
 // shortened is the id without the subject that stands in its middle: what tells the
 // entries of one document apart.
 func shortened(id holdfast.AllocationID, key holdfast.Subject) string {
@@ -209,14 +154,6 @@ func shortened(id holdfast.AllocationID, key holdfast.Subject) string {
 // middle is what the ids of a subject have in their middle.
 func middle(key holdfast.Subject) string {
 	return string(holdfast.NewAllocationID("", key, 0))
-}
-
-func reservedArray(reserved []capacityledger.Reserved) bson.A {
-	out := make(bson.A, 0, 2*len(reserved))
-	for _, r := range reserved {
-		out = append(out, r.Holder.String(), r.Amount.Int())
-	}
-	return out
 }
 
 // tally is a subject's counters.

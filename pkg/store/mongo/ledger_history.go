@@ -15,10 +15,10 @@ import (
 )
 
 // archiveAt is at how many closes a lane moves them to the history, so that one move
-// serves many. It is less than the [subject.RecentKept] that would be allowed: the
+// serves many. It is far less than the [subject.RecentKept] that would be allowed: the
 // server writes the whole document at every change, and 200 closes halve the rate of
 // a subject. What is asked or told of a close is answered from the history alike.
-const archiveAt = 32
+const archiveAt = 20
 
 // closedBefore finds the closes of ids that are asked. An id above every one that was
 // ever closed on the subject needs no look: ids are time-ordered, so that is nearly all.
@@ -63,7 +63,8 @@ func (l *Ledger) lookup(ctx context.Context, r *reader, ids []holdfast.Allocatio
 	}
 	out := make([]entry, len(rows))
 	for n, row := range rows {
-		if err := r.entry(row, &out[n]); err != nil {
+		e, _ := row.Lookup("e").DocumentOK()
+		if err := r.entry(e, &out[n]); err != nil {
 			return nil, r.damaged("history", err)
 		}
 	}
@@ -196,7 +197,7 @@ func oldest(closed []entry, now time.Time, limit int) []*entry {
 func (l *Ledger) copyToHistory(ctx context.Context, list []*entry) error {
 	rows := make([]any, 0, len(list))
 	for _, e := range list {
-		rows = append(rows, l.historyRow(e))
+		rows = append(rows, historyRow(e, e.ClosedAt.Add(l.options.KeepClosed)))
 	}
 	_, err := l.history.InsertMany(ctx, rows, options.InsertMany().SetOrdered(false))
 	if err == nil {
@@ -212,17 +213,11 @@ func (l *Ledger) copyToHistory(ctx context.Context, list []*entry) error {
 		}
 		e := list[failed.Index]
 		less := bson.D{{Key: "_id", Value: string(e.ID)}, {Key: "spent", Value: bson.D{{Key: "$lt", Value: e.Spent.Int()}}}}
-		if _, err := l.history.ReplaceOne(ctx, less, l.historyRow(e)); err != nil {
+		if _, err := l.history.ReplaceOne(ctx, less, historyRow(e, e.ClosedAt.Add(l.options.KeepClosed))); err != nil {
 			return unavailable(err)
 		}
 	}
 	return nil
-}
-
-func (l *Ledger) historyRow(e *entry) bson.D {
-	return append(bson.D{
-		{Key: "_id", Value: string(e.ID)}, {Key: "spent", Value: e.Spent.Int()}, {Key: fieldGone, Value: e.ClosedAt.Add(l.options.KeepClosed)},
-	}, e.document()...)
 }
 
 // recall brings closes back from the history into the record, because somebody still
@@ -235,17 +230,17 @@ func (n *lane) recall(ctx context.Context, from *image, list []*entry) error {
 			return err
 		}
 	}
-	ids, rows := make(bson.A, 0, len(list)), make(bson.A, 0, len(list))
+	ids := make(bson.A, 0, len(list))
 	var top holdfast.AllocationID
 	for _, e := range list {
-		ids, rows = append(ids, shortened(e.ID, n.key)), append(rows, e.document())
+		ids = append(ids, shortened(e.ID, n.key))
 		top = max(top, e.ID)
 	}
 	_, err := n.update(ctx, bson.D{
 		{Key: "_id", Value: n.key.String()}, {Key: fieldGeneration, Value: from.generation},
 		{Key: fieldClosed + ".r", Value: bson.D{{Key: "$nin", Value: ids}}},
 	}, bson.D{
-		{Key: "$push", Value: bson.D{{Key: fieldClosed, Value: bson.D{{Key: "$each", Value: rows}}}}},
+		{Key: "$push", Value: bson.D{{Key: fieldClosed, Value: bson.D{{Key: "$each", Value: documents(len(list), func(at int) *entry { return list[at] })}}}}},
 		{Key: "$inc", Value: bson.D{{Key: fieldCloses, Value: int64(len(list))}}},
 		{Key: "$max", Value: bson.D{{Key: fieldTop, Value: string(top)}}},
 	})

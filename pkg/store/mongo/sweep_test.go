@@ -24,11 +24,11 @@ func (p *process) archived(count int) {
 		rows := make([]any, 0, together)
 		for n := from; n < min(count, from+together); n++ {
 			a := ask(n, holdfast.TeamSubject(holdfast.TeamID(fmt.Sprintf("old-%d", n%1000)), holdfast.AxisSlots, ""), feature, 9, 1)
-			rows = append(rows, bson.D{
-				{Key: "_id", Value: string(a.ID)}, {Key: "spent", Value: int64(0)}, {Key: "gone", Value: p.clock.Now().Add(long)}, {Key: "k", Value: fmt.Sprintf("old-%d", n)},
-				{Key: "r", Value: string(a.Run) + "~0"}, {Key: "h", Value: a.Holder.String()}, {Key: "q", Value: int64(1)}, {Key: "t", Value: p.clock.Now()},
-				{Key: "x", Value: p.clock.Now()}, {Key: "z", Value: "released"}, {Key: "ct", Value: p.clock.Now()},
-			})
+			e := bson.D{
+				{Key: "k", Value: fmt.Sprintf("old-%d", n)}, {Key: "r", Value: string(a.Run) + "~0"}, {Key: "h", Value: a.Holder.String()}, {Key: "q", Value: int64(1)},
+				{Key: "t", Value: p.clock.Now()}, {Key: "x", Value: p.clock.Now()}, {Key: "z", Value: "released"}, {Key: "ct", Value: p.clock.Now()},
+			}
+			rows = append(rows, bson.D{{Key: "_id", Value: string(a.ID)}, {Key: "spent", Value: int64(0)}, {Key: "gone", Value: p.clock.Now().Add(long)}, {Key: "e", Value: e}})
 		}
 		if _, err := history.InsertMany(p.t.Context(), rows, options.InsertMany().SetOrdered(false)); err != nil {
 			p.t.Fatal(err)
@@ -49,6 +49,10 @@ func TestASweepTouchesWhatIsOverdueAndNothingElse(t *testing.T) {
 	}
 	p, w, d := watched(t)
 	p.archived(closed)
+	old := ask(closed-1, holdfast.TeamSubject(holdfast.TeamID(fmt.Sprintf("old-%d", (closed-1)%1000)), holdfast.AxisSlots, ""), feature, 9, 1)
+	if a, err := p.ledger.Get(t.Context(), old.ID); err != nil || a.Outcome != capacityledger.Released {
+		t.Fatalf("the history does not read as the ledger's own: %q, %v", a.Outcome, err)
+	}
 	store, err := d.again(p.store)
 	if err != nil {
 		t.Fatal(err)
