@@ -37,6 +37,7 @@ func commands(c *cli) []*cobra.Command {
 		inGroup(groupAdmin, newSecrets(c)),
 		inGroup(groupAdmin, newBots(c)),
 		inGroup(groupAdmin, newSettings(c)),
+		inGroup(groupAdmin, newDLQ(c)),
 		inGroup(groupAdmin, newAudit(c)),
 		inGroup(groupAdmin, newDoctor(c)),
 		newCompletion(c),

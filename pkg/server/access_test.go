@@ -38,6 +38,7 @@ var access = map[string]struct {
 	"list-schedules": {"viewer", false}, "create-schedule": {"member", false}, "get-schedule": {"viewer", true}, "patch-schedule": {"member", true}, "delete-schedule": {"member", true},
 	"list-cards": {"viewer", false}, "create-card": {"member", false}, "get-card": {"viewer", true}, "patch-card": {"member", true}, "delete-card": {"member", true},
 	"list-webhooks": {"admin", true}, "create-webhook": {"admin", true}, "get-webhook": {"admin", true}, "patch-webhook": {"admin", true}, "delete-webhook": {"admin", true}, "list-deliveries": {"admin", true},
+	"list-dead-letters": {"operator", false}, "get-dead-letter": {"operator", false}, "replay-dead-letter": {"operator", false}, "delete-dead-letter": {"operator", false},
 	"list-audit": {"admin", false}, "events": {"viewer", false},
 }
 

@@ -65,8 +65,9 @@ func (w *world) things() map[string]string {
 	var card api.Card
 	w.call("operator", "POST", "/api/board/cards", `{"team":"acme","title":"`+marker+`","bot":"probe"}`).want(201).into(&card)
 	w.call("operator", "POST", "/api/schedules", `{"team":"acme","name":"`+marker+`","cron":"@daily","bot":"probe"}`).want(201)
+	w.deadLetter()
 	things := map[string]string{
-		"webhook": hook.ID, "card": card.ID, "schedule": "acme." + marker,
+		"seq": "1", "webhook": hook.ID, "card": card.ID, "schedule": "acme." + marker,
 		"run": run.ID, "team": "acme", "token": token.ID, "bot": marker, "decision": run.DecisionID, "allocation": run.Allocations[0].ID,
 		"account": "ann", "name": marker, "organisation": marker,
 	}

@@ -1,12 +1,14 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/api"
 	"github.com/holdfast-io/holdfast/pkg/board"
+	"github.com/holdfast-io/holdfast/pkg/queue"
 	"github.com/holdfast-io/holdfast/pkg/records"
 	"github.com/holdfast-io/holdfast/pkg/schedule"
 	"github.com/holdfast-io/holdfast/pkg/surface"
@@ -20,16 +22,25 @@ type Surfaces struct {
 	Cards     *board.Repository
 	Webhooks  *webhook.Repository
 	Receiver  *webhook.Receiver
+	Dead      DeadLetters
+}
+
+// DeadLetters are the messages that no runner could take, see pkg/queue/nats.
+type DeadLetters interface {
+	DeadLetters(ctx context.Context, after uint64, limit int) ([]queue.DeadLetter, error)
+	DeadLetter(ctx context.Context, seq uint64) (queue.DeadLetter, error)
+	DropDeadLetter(ctx context.Context, seq uint64) error
 }
 
 func (s Surfaces) missing() bool {
-	return s.Schedules == nil || s.Cards == nil || s.Webhooks == nil || s.Receiver == nil
+	return s.Schedules == nil || s.Cards == nil || s.Webhooks == nil || s.Receiver == nil || s.Dead == nil
 }
 
 func (s *Server) surfaceRoutes() {
 	s.scheduleRoutes()
 	s.boardRoutes()
 	s.webhookRoutes()
+	s.deadRoutes()
 	s.mux.HandleFunc("POST /api/webhooks/{forge}/{webhook}", s.receive)
 }
 

@@ -1,18 +1,27 @@
 package server_test
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/api"
 	"github.com/holdfast-io/holdfast/pkg/audit"
 	"github.com/holdfast-io/holdfast/pkg/board"
+	"github.com/holdfast-io/holdfast/pkg/queue"
 	"github.com/holdfast-io/holdfast/pkg/records"
+	"github.com/holdfast-io/holdfast/pkg/runs"
 	"github.com/holdfast-io/holdfast/pkg/schedule"
 	"github.com/holdfast-io/holdfast/pkg/secrets"
 	"github.com/holdfast-io/holdfast/pkg/server"
@@ -26,8 +35,123 @@ func (w *world) surfaces(db records.DB, keys *secrets.Keyring) server.Surfaces {
 		Schedules: must(schedule.New(ctx, db, w.clock)), Cards: must(board.New(ctx, db, w.clock)), Webhooks: must(webhook.New(ctx, db, w.clock, keys)),
 	}
 	s.Receiver = must(webhook.NewReceiver(s.Webhooks, w.launch, w.runs, webhook.Options{Clock: w.clock}))
-	w.boards = s.Cards
+	w.boards, w.dead = s.Cards, &fakeDead{letters: map[uint64]queue.DeadLetter{}}
+	s.Dead = w.dead
 	return s
+}
+
+// fakeDead keeps dead letters.
+type fakeDead struct {
+	mu      sync.Mutex
+	letters map[uint64]queue.DeadLetter
+	fail    error
+}
+
+func (f *fakeDead) DeadLetters(_ context.Context, after uint64, limit int) (list []queue.DeadLetter, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, seq := range slices.Sorted(maps.Keys(f.letters)) {
+		if seq > after && len(list) < limit {
+			list = append(list, f.letters[seq])
+		}
+	}
+	return list, f.fail
+}
+
+func (f *fakeDead) DeadLetter(_ context.Context, seq uint64) (queue.DeadLetter, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d, ok := f.letters[seq]
+	if !ok {
+		return d, errors.Join(queue.ErrNoDeadLetter, f.fail)
+	}
+	return d, f.fail
+}
+
+func (f *fakeDead) DropDeadLetter(_ context.Context, seq uint64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.letters, seq)
+	return f.fail
+}
+
+// deadLetter makes a dead letter of a run of acme, and ends the run as a server does.
+func (w *world) deadLetter() api.Run {
+	w.t.Helper()
+	run := w.launched("acme/member", `{"team":"acme","bot":"probe"}`)
+	id := holdfast.RunID(run.ID)
+	stored, err := w.runs.Update(w.t.Context(), id, func(r *runs.Run) error { r.Published = 1 + queue.Republished; return nil })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	body, err := json.Marshal(queue.RunMessage{
+		Version: 1, Run: id, Team: "acme", Bot: holdfast.Bot{Name: "probe", Env: map[string]string{"API_TOKEN": "sesame"}},
+		Inputs: map[string]string{"db_password": "sesame", "pr": "42"}, Publication: stored.Published,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	d := queue.DeadLetter{Seq: uint64(len(w.dead.letters) + 1), At: w.clock.Now(), Reason: queue.Exhausted, Run: id, Deliveries: 9, Body: body}
+	w.dead.letters[d.Seq] = d
+	if err := w.launch.Buried(w.t.Context(), d); err != nil {
+		w.t.Fatal(err)
+	}
+	w.call("acme/viewer", "GET", "/api/runs/"+run.ID, "").want(200).into(&run)
+	return run
+}
+
+func TestADeadLettersRunHoldsNothingAndAReplayIsJudgedAnew(t *testing.T) {
+	w := build(t, nil)
+	run := w.deadLetter()
+	if run.Status != "failed_resumable" || run.StatusReason != "dead_lettered" {
+		t.Fatalf("%+v", run)
+	}
+	for _, axis := range []holdfast.Axis{holdfast.AxisSlots, holdfast.AxisUSD} {
+		period := ""
+		if axis == holdfast.AxisUSD {
+			period = "2026-03"
+		}
+		if b := must(w.ledger.Outstanding(t.Context(), holdfast.TeamSubject("acme", axis, period))); b.Outstanding != 0 {
+			t.Errorf("it holds %d of %s", b.Outstanding, axis)
+		}
+	}
+	var page api.Page[api.DeadLetter]
+	w.call("operator", "GET", "/api/admin/dlq", "").want(200).into(&page)
+	if d := page.Items[0]; d.Run != run.ID || d.Team != "acme" || d.RunStatus != "failed_resumable" || d.Reason != "exhausted" || d.Message != "" {
+		t.Errorf("%+v", page.Items)
+	}
+	r := w.call("operator", "GET", "/api/admin/dlq/1", "").want(200)
+	if strings.Contains(r.body, "sesame") || !strings.Contains(r.body, "42") {
+		t.Errorf("the message is shown as %s", r.body)
+	}
+	w.limits("acme", `{"max_concurrent_runs":0}`)
+	if p := w.call("operator", "POST", "/api/admin/dlq/1/replay", "").problem(429); p.Reason != "concurrency_cap_exceeded" {
+		t.Errorf("%+v", p)
+	}
+	w.limits("acme", `{"max_concurrent_runs":1}`)
+	var back api.Run
+	w.call("operator", "POST", "/api/admin/dlq/1/replay", "").want(202).into(&back)
+	if back.ID != run.ID || back.Status != "queued" || back.Generation != 1 || back.Identity != run.Identity {
+		t.Errorf("%+v", back)
+	}
+	w.call("operator", "POST", "/api/admin/dlq/1/replay", "").problem(404)
+	w.dead.letters[2] = queue.DeadLetter{Seq: 2, Reason: queue.Unreadable, Run: "01KKBSWHG0Y0EYCPQJA81Y2SQT", Body: []byte("\xff")}
+	w.dead.letters[3] = queue.DeadLetter{Seq: 3, Reason: queue.Exhausted, Run: holdfast.RunID(run.ID), Body: []byte("{}")}
+	w.dead.letters[4] = queue.DeadLetter{Seq: 4, Reason: queue.Unreadable, Body: []byte("?")}
+	for _, seq := range []string{"2", "3", "4"} { // gone, queued again already, nobody's
+		w.call("operator", "POST", "/api/admin/dlq/"+seq+"/replay", "").problem(409)
+		w.call("operator", "GET", "/api/admin/dlq/"+seq, "").want(200)
+	}
+	w.call("operator", "GET", "/api/admin/dlq?limit=2", "").want(200).into(&page)
+	if len(page.Items) != 2 || page.NextCursor != "3" {
+		t.Errorf("%+v", page)
+	}
+	w.call("operator", "DELETE", "/api/admin/dlq/2", "").want(204)
+	w.call("operator", "DELETE", "/api/admin/dlq/2", "").problem(404)
+	w.dead.fail = errors.New("cut")
+	if p := w.call("operator", "GET", "/api/admin/dlq", "").problem(503); p.Code != "store_unavailable" {
+		t.Errorf("%+v", p)
+	}
 }
 
 // hook creates a webhook of GitHub for acme.

@@ -49,6 +49,7 @@ type world struct {
 	ledger *capacityledger.Ledger
 	launch *launch.Service
 	boards *board.Repository
+	dead   *fakeDead
 	faults *recordstest.Faults // of the record store
 	trail  *audit.Log
 	made   map[string]string // things of acme, once they are made

@@ -174,11 +174,12 @@ func (c *core) carriers() []loop {
 	return append(c.surfaces.loops(),
 		c.decisions.Run, c.audit.Run, c.feed.Run, c.launch.Run,
 		func(ctx context.Context) error {
-			return c.watcher.metrics.Run(ctx, metrics.Sources{Ledger: c.ledger, Runs: c.runs, QueueDepth: c.bus.Depth, Streams: c.broker.Subscribers}, 0)
+			return c.watcher.metrics.Run(ctx, metrics.Sources{Ledger: c.ledger, Runs: c.runs, QueueDepth: c.bus.Depth, DeadLetters: c.bus.DeadDepth, Streams: c.broker.Subscribers}, 0)
 		},
 		func(ctx context.Context) error { return c.bus.ServeClaims(ctx, c.launch.Claim) },
 		func(ctx context.Context) error { return c.bus.ServeSecrets(ctx, c.launch.Secrets(c.vault)) },
 		func(ctx context.Context) error { return c.bus.Reports(ctx, c.launch.Apply) },
+		func(ctx context.Context) error { return c.bus.Buried(ctx, c.launch.Buried) },
 	)
 }
 

@@ -27,6 +27,7 @@ type surfaces struct {
 // openSurfaces builds the surfaces over the gate.
 func (c *core) openSurfaces(ctx context.Context, db records.DB, keys *secrets.Keyring, log *slog.Logger) (err error) {
 	s := &c.surfaces
+	s.Dead = c.bus
 	count := c.watcher.metrics.Surface
 	if s.Schedules, err = schedule.New(ctx, db, c.clock); err != nil {
 		return err

@@ -427,7 +427,7 @@ func TestATornConsumerFileStopsNoStart(t *testing.T) {
 	bus.Close()
 	server.Close()
 	files, err := filepath.Glob(filepath.Join(dir, "queue", "jetstream", "*", "streams", "*", "obs", "*", "o.dat"))
-	if err != nil || len(files) != 2 {
+	if err != nil || len(files) != 3 {
 		t.Fatalf("the consumers' files are %q, %v", files, err)
 	}
 	for _, file := range files {

@@ -277,6 +277,7 @@ func streams(o Options) []jetstream.StreamConfig {
 			Name: reportStream, Description: "what runners say of attempts", Subjects: []string{reportSubjects + ">"},
 			Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Duplicates: dedupWindow, MaxAge: o.ReportAge, Replicas: o.Replicas,
 		},
+		deadStreamConfig(o),
 	}
 	if o.LogBytes > 0 {
 		list = append(list, jetstream.StreamConfig{
@@ -298,6 +299,7 @@ func consumers(o Options) map[string]jetstream.ConsumerConfig {
 			Durable: serverGroup, AckPolicy: jetstream.AckExplicitPolicy, DeliverPolicy: jetstream.DeliverAllPolicy,
 			AckWait: reportAckWait(o), MaxAckPending: 1024, MaxDeliver: -1,
 		},
+		deadStream: deadConsumerConfig(o),
 	}
 }
 

@@ -211,6 +211,12 @@ func (b *Bus) end(ctx context.Context, m jetstream.Msg, d queue.Disposition, tab
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin/2)
 	defer cancel()
 	var err error
+	if how == term && dies(m, d) {
+		if err = b.bury(ctx, m, d); err != nil { // what cannot be kept is not removed
+			b.options.Log.Warn("a message that no runner can take stays in the queue", "subject", m.Subject(), "err", err)
+			how = nakLater
+		}
+	}
 	switch how {
 	case doubleAck:
 		err = m.DoubleAck(ctx)
