@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func unknownParameters(query url.Values, known map[string]bool) badRequest {
 	sort.Strings(allowed)
 	for name := range query {
 		if !known[name] {
-			bad = append(bad, holdfast.InvalidError{Field: holdfast.Clip(name, 60), Problem: "there is no such parameter", Allowed: "one of: " + strings.Join(allowed, ", ")})
+			bad = append(bad, holdfast.InvalidError{Field: cmp.Or(holdfast.Clip(name, 60), "query"), Problem: "there is no such parameter", Allowed: "one of: " + strings.Join(allowed, ", ")})
 		}
 	}
 	sort.Slice(bad, func(i, j int) bool { return bad[i].Field < bad[j].Field })

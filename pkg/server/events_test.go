@@ -20,7 +20,7 @@ import (
 
 // stream reads the events of a stream that is open.
 type stream struct {
-	t     *testing.T
+	t     testing.TB
 	lines *bufio.Scanner
 }
 

@@ -14,6 +14,7 @@ import (
 // RouteRow is a row of the table of routes, for tests.
 type RouteRow struct {
 	Method, Path, ID, Who string
+	Group, Summary        string
 	Stream                bool
 }
 
@@ -21,7 +22,7 @@ type RouteRow struct {
 func (s *Server) Routes() []RouteRow {
 	var rows []RouteRow
 	for _, rt := range s.routes {
-		rows = append(rows, RouteRow{rt.method, rt.path, rt.id, rt.who.String(), rt.stream})
+		rows = append(rows, RouteRow{rt.method, rt.path, rt.id, rt.who.String(), rt.group, rt.summary, rt.stream})
 	}
 	return rows
 }
@@ -61,6 +62,9 @@ func (s Subscription) Last() string { return s.s.last }
 
 // Conforms says how an answer differs from what the document promises.
 func (s *Server) Conforms(id string, status int, mediaType string, body []byte) []error {
+	if _, err := s.pages(); err != nil {
+		return []error{err}
+	}
 	for _, rt := range s.routes {
 		if rt.id != id {
 			continue

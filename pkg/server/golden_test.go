@@ -13,7 +13,7 @@ var update = flag.Bool("update", false, "write testdata/openapi.json anew")
 func TestTheOpenAPIDocumentIsTheOneThatWasReviewed(t *testing.T) {
 	const path = "testdata/openapi.json"
 	var pretty bytes.Buffer
-	if err := json.Indent(&pretty, build(t, nil).server.OpenAPI(), "", "  "); err != nil {
+	if err := json.Indent(&pretty, must(build(t, nil).server.OpenAPI()), "", "  "); err != nil {
 		t.Fatal(err)
 	}
 	if *update {

@@ -134,8 +134,8 @@ func TestEveryAnswerForbidsWhatABrowserCouldMakeOfIt(t *testing.T) {
 
 func TestTheOpenAPIDocumentHasEveryRouteAndNothingDangles(t *testing.T) {
 	w := build(t, nil)
-	text := w.server.OpenAPI()
-	if again := build(t, nil).server.OpenAPI(); string(again) != string(text) {
+	text := must(w.server.OpenAPI())
+	if again := must(build(t, nil).server.OpenAPI()); string(again) != string(text) {
 		t.Error("two servers of one build have different documents")
 	}
 	var doc struct {

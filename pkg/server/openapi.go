@@ -139,18 +139,21 @@ func problemStatuses(rt route) []int {
 
 func ptr[T any](v T) *T { return &v }
 
-// finish encodes the document, once: it is the same text at every request.
-func (s *Server) finish() error {
+// reference is what the server says of itself.
+type reference struct{ openapi, docs []byte }
+
+// describe encodes the document and the page, once: they are the same text at every
+// request.
+func (s *Server) describe() (reference, error) {
 	delete(s.document.OpenAPI().Components.Schemas.Map(), "ErrorModel") // huma's own, which nothing here answers
 	delete(s.document.OpenAPI().Components.Schemas.Map(), "ErrorDetail")
 	allowNull(s.document.OpenAPI().Components.Schemas)
 	text, err := json.Marshal(s.document.OpenAPI())
 	if err != nil {
-		return fmt.Errorf("encode the OpenAPI document: %w", err)
+		return reference{}, fmt.Errorf("encode the OpenAPI document: %w", err)
 	}
-	s.openapi = text
-	s.docs, err = docsPage(s.document.OpenAPI(), s.routes)
-	return err
+	page, err := docsPage(s.document.OpenAPI(), s.routes)
+	return reference{text, page}, err
 }
 
 // allowNull writes into the document what huma does not: a pointer that is always
@@ -163,7 +166,13 @@ func allowNull(registry huma.Registry) {
 		}
 		for name, field := range fieldsOf(t).byName {
 			property := schema.Properties[name]
-			if field.optional || t.FieldByIndex(field.index).Type.Kind() != reflect.Pointer || property == nil || property.Ref == "" {
+			if field.optional || t.FieldByIndex(field.index).Type.Kind() != reflect.Pointer || property == nil {
+				continue
+			}
+			if len(property.OneOf) > 0 {
+				property.OneOf = append(property.OneOf, &huma.Schema{Type: "null"})
+			}
+			if property.Ref == "" {
 				continue
 			}
 			schema.Properties[name] = &huma.Schema{

@@ -14,18 +14,26 @@ func (s *Server) openRoutes() {
 		_ = writeJSON(w, http.StatusOK, api.Health{Status: "ok"})
 	})
 	s.mux.HandleFunc("GET /readyz", s.ready)
-	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(s.openapi)
-	})
+	s.mux.HandleFunc("GET /openapi.json", s.described("application/json", func(r reference) []byte { return r.openapi }))
 	s.mux.Handle("GET /{$}", http.RedirectHandler("/docs", http.StatusFound)) // who opens the address in a browser
-	s.mux.HandleFunc("GET /docs", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-		_, _ = w.Write(s.docs)
-	})
+	s.mux.HandleFunc("GET /docs", s.described("text/html; charset=utf-8", func(r reference) []byte { return r.docs }))
 	if s.options.Metrics != nil {
 		s.mux.HandleFunc("GET /metrics", s.metrics)
+	}
+}
+
+// described answers one page of the reference.
+func (s *Server) described(kind string, of func(reference) []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		pages, err := s.pages()
+		if err != nil {
+			s.log.Error("the reference cannot be made", "error", err)
+			writeProblem(w, failureOf(err))
+			return
+		}
+		w.Header().Set("Content-Type", kind)
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		_, _ = w.Write(of(pages))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -118,8 +119,7 @@ type Server struct {
 	mux      *http.ServeMux
 	document huma.API
 	routes   []route
-	openapi  []byte
-	docs     []byte
+	pages    func() (reference, error) // made when they are first asked for
 	keys     *keyring
 	handler  http.Handler
 }
@@ -154,9 +154,7 @@ func New(ctx context.Context, deps Deps, options Options) (*Server, error) {
 	s.meRoutes()
 	s.loginSetting()
 	slices.SortFunc(s.routes, pathOrder)
-	if err := s.finish(); err != nil {
-		return nil, err
-	}
+	s.pages = sync.OnceValues(s.describe)
 	s.openRoutes()
 	s.loginRoutes()
 	s.mux.HandleFunc("/", s.unmatched)
@@ -169,7 +167,10 @@ func New(ctx context.Context, deps Deps, options Options) (*Server, error) {
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // OpenAPI is the OpenAPI 3.1 document, as JSON.
-func (s *Server) OpenAPI() []byte { return slices.Clone(s.openapi) }
+func (s *Server) OpenAPI() ([]byte, error) {
+	pages, err := s.pages()
+	return slices.Clone(pages.openapi), err
+}
 
 // shutdown bounds how long requests under way may take once the server ends.
 const shutdown = 5 * time.Second
