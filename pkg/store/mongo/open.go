@@ -1,17 +1,3 @@
-// Package mongo keeps the ledger and the records in a MongoDB (or a server that
-// speaks its protocol, such as FerretDB over DocumentDB), for any number of server
-// replicas at once. It is the twin of `holdfast server`.
-//
-// It rests on one promise of the server only: a write to one document is atomic and
-// ordered. It uses no transactions, no change streams, no clocks of the server but
-// for the removal of what is long past, and it does not depend on the driver's
-// retries: what is written twice is recognised. Writes are acknowledged by a
-// majority; what is read was acknowledged so.
-//
-// Reading order: open.go, ledger.go and, of the files beside it, ledger_document.go
-// (what is stored), ledger_lane.go (how calls share writes), ledger_admit.go,
-// ledger_doubt.go (what an ask may think of others in flight), ledger_replay.go,
-// ledger_change.go, ledger_history.go and ledger_repair.go; then records.go.
 package mongo
 
 import (
