@@ -50,8 +50,8 @@
 //
 // Calls of one process on one subject share these writes (ledger_lane.go): they are
 // pushed together and judged one after the other as if each had come alone. What a lane
-// remembers saves it readings; every use of it is a condition of a write, so that without
-// it, or with an old one, the answers are the same.
+// remembers saves it readings: it is a condition of the next write, or what cannot become
+// untrue, as that the entry with this stamp was granted. Without it the answers are the same.
 //
 // Reading order: open.go, ledger.go and, of the files beside it, ledger_document.go
 // (what is stored), ledger_lane.go, ledger_admit.go, ledger_doubt.go, ledger_replay.go,
