@@ -12,7 +12,8 @@ import (
 // Deployment is what a policy is weighed against: the caps in force, as the caller
 // has resolved them.
 type Deployment struct {
-	Teams []Team
+	Teams         []Team
+	Organisations []Organisation
 	// Limits over all teams; the zero Limit allows nothing, so say [holdfast.NoLimit].
 	PlatformSlots, PlatformUSD holdfast.Limit
 	// FiveHour and Week are the ceilings of the accounts' windows; zero is not
@@ -28,6 +29,25 @@ type Deployment struct {
 type Team struct {
 	ID         holdfast.TeamID
 	Slots, USD holdfast.Limit
+}
+
+// Organisation is one organisation's limits, and the teams that they are over.
+type Organisation struct {
+	ID         holdfast.OrgID
+	Slots, USD holdfast.Limit
+	Members    []holdfast.TeamID
+}
+
+// limit is the cap of an axis that an organisation has.
+func (o Organisation) limit(axis holdfast.Axis) holdfast.Limit {
+	switch axis {
+	case holdfast.AxisSlots:
+		return o.Slots
+	case holdfast.AxisUSD:
+		return o.USD
+	case holdfast.AxisRuns, holdfast.AxisFiveHour, holdfast.AxisWeek, holdfast.AxisInFlight:
+	}
+	return holdfast.NoLimit
 }
 
 // Effect is what the policy does on one subject: the cap, what is withheld when no
@@ -47,17 +67,25 @@ type Effect struct {
 const AnyAccount = "any"
 
 // Effects is what the policy does at an instant on every subject on which something
-// is reserved: each team's slots and dollars, those over all teams, and the windows.
+// is reserved: each team's slots and dollars, those of organisations that have a cap,
+// those over all teams, and the windows.
 func (p Policy) Effects(d Deployment, now time.Time) []Effect {
 	var effects []Effect
-	add := func(s holdfast.Subject, limit holdfast.Limit) {
-		if e, reserved := p.effect(s, limit, now); reserved {
+	add := func(s holdfast.Subject, limit holdfast.Limit, members ...holdfast.TeamID) {
+		if e, reserved := p.effect(s, limit, now, members...); reserved {
 			effects = append(effects, e)
 		}
 	}
 	for _, team := range d.Teams {
 		add(holdfast.TeamSubject(team.ID, holdfast.AxisSlots, ""), team.Slots)
 		add(holdfast.TeamSubject(team.ID, holdfast.AxisUSD, ""), team.USD)
+	}
+	for _, org := range d.Organisations {
+		for _, axis := range []holdfast.Axis{holdfast.AxisSlots, holdfast.AxisUSD} {
+			if limit := org.limit(axis); !limit.None() {
+				add(holdfast.OrgSubject(org.ID, axis, ""), limit, org.Members...)
+			}
+		}
 	}
 	add(holdfast.PlatformSubject(holdfast.AxisSlots, ""), d.PlatformSlots)
 	add(holdfast.PlatformSubject(holdfast.AxisUSD, ""), d.PlatformUSD)
@@ -78,10 +106,10 @@ func (d Deployment) windows() func(func(holdfast.Axis, holdfast.BasisPoints) boo
 	}
 }
 
-func (p Policy) effect(s holdfast.Subject, limit holdfast.Limit, now time.Time) (Effect, bool) {
+func (p Policy) effect(s holdfast.Subject, limit holdfast.Limit, now time.Time, members ...holdfast.TeamID) (Effect, bool) {
 	unit := s.Axis.Unit()
 	zero := holdfast.AmountOf(unit, 0)
-	e := Effect{Subject: s, Cap: limit, Written: zero, Withheld: zero, Ordinary: holdfast.NoLimit, Shares: p.Reserved(s, now)}
+	e := Effect{Subject: s, Cap: limit, Written: zero, Withheld: zero, Ordinary: holdfast.NoLimit, Shares: p.Reserved(s, now, members...)}
 	if len(e.Shares) == 0 {
 		return e, false
 	}
@@ -130,7 +158,7 @@ type Warning struct {
 // fixed order: about the subjects, then about the reservations.
 func (p Policy) Warnings(d Deployment, now time.Time) []Warning {
 	effects := p.Effects(d, now)
-	warnings := inert(effects)
+	warnings := inert(effects, d.Organisations)
 	for _, e := range effects {
 		if w, warn := e.warning(); warn {
 			warnings = append(warnings, w)
@@ -161,8 +189,9 @@ func (e Effect) warning() (Warning, bool) {
 }
 
 // inert says, once for each axis, where reservations hold nothing because there is
-// no cap. A limit over all teams gives the axis its bite in every team.
-func inert(effects []Effect) []Warning {
+// no cap. A limit over all teams gives the axis its bite in every team, and one of an
+// organisation in its teams.
+func inert(effects []Effect, organisations []Organisation) []Warning {
 	var warnings []Warning
 	for _, axis := range reservable() {
 		var uncapped []string
@@ -172,7 +201,7 @@ func inert(effects []Effect) []Warning {
 			case e.Subject.Axis != axis:
 			case e.Subject.Kind == holdfast.KindPlatform:
 				bites = bites || !e.Cap.None()
-			case e.Cap.None():
+			case e.Cap.None() && !bittenBy(organisations, e.Subject):
 				uncapped = append(uncapped, e.Subject.String())
 			}
 		}
@@ -183,6 +212,13 @@ func inert(effects []Effect) []Warning {
 			"nothing is held on %s: a reservation creates no cap, and there is none there; %s", listed(uncapped), wayToCap(axis))})
 	}
 	return warnings
+}
+
+// bittenBy says whether an organisation of the team has a cap on the subject's axis.
+func bittenBy(organisations []Organisation, s holdfast.Subject) bool {
+	return s.Kind == holdfast.KindTeam && slices.ContainsFunc(organisations, func(o Organisation) bool {
+		return slices.Contains(o.Members, holdfast.TeamID(s.ID)) && !o.limit(s.Axis).None()
+	})
 }
 
 func wayToCap(axis holdfast.Axis) string {

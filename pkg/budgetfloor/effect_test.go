@@ -1,6 +1,7 @@
 package budgetfloor_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,6 +45,37 @@ func TestEffectsServeReservationsInPolicyOrderAndCutThemToTheCap(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// On an organisation that has a cap the platform's reservations and its teams' count,
+// and a reservation in a team without a cap bites through it.
+func TestAnOrganisationsCapHasItsEffect(t *testing.T) {
+	p := decode(t, `{"reservations":[{"bot":"review-pr","concurrent_runs":1},{"bot":"own","tier":"team","team":"acme","concurrent_runs":1},{"bot":"own","tier":"team","team":"elsewhere","concurrent_runs":1}]}`)
+	d := unlimited()
+	d.Organisations = []budgetfloor.Organisation{
+		{ID: "eu", Slots: slots(2), USD: holdfast.NoLimit, Members: []holdfast.TeamID{"acme"}},
+		{ID: "us", Slots: holdfast.NoLimit, USD: holdfast.NoLimit, Members: []holdfast.TeamID{"elsewhere"}},
+	}
+	var got []string
+	for _, e := range p.Effects(d, noon) {
+		if e.Subject.Kind == holdfast.KindOrg {
+			got = append(got, strings.Join([]string{e.Subject.String(), e.Ordinary.String(), strings.Join(texts(e.Shares), " and ")}, ", "))
+		}
+	}
+	if diff := cmp.Diff([]string{"org/eu/slots, 0 slots, platform/review-pr 1 slot and team:acme/own 1 slot"}, got); diff != "" {
+		t.Error(diff)
+	}
+	kinds := map[budgetfloor.WarningKind]holdfast.Subject{}
+	for _, w := range p.Warnings(d, noon) {
+		kinds[w.Kind] = w.Subject
+	}
+	if _, inert := kinds[budgetfloor.WarnInertAxis]; inert || kinds[budgetfloor.WarnSwallowedCap] != holdfast.OrgSubject("eu", holdfast.AxisSlots, "") {
+		t.Errorf("warned of %v", kinds)
+	}
+	d.Organisations = nil
+	if !slices.ContainsFunc(p.Warnings(d, noon), func(w budgetfloor.Warning) bool { return w.Kind == budgetfloor.WarnInertAxis }) {
+		t.Error("without any cap nothing is warned of")
 	}
 }
 

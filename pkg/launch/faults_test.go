@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/auth"
 	"github.com/holdfast-io/holdfast/pkg/budgetfloor"
 	"github.com/holdfast-io/holdfast/pkg/capacityledger"
+	"github.com/holdfast-io/holdfast/pkg/launch"
 	"github.com/holdfast-io/holdfast/pkg/platformcfg"
 	"github.com/holdfast-io/holdfast/pkg/queue"
 	"github.com/holdfast-io/holdfast/pkg/runs"
@@ -254,4 +255,27 @@ func TestOneRunLaunchedTwiceAtOnceIsOneRun(t *testing.T) {
 	}
 	w.finished(run, 2)
 	w.held(0, 0, 2, 0, 1)
+}
+
+// 142: a quota that is a share is of the reservation of that tier, where one name is
+// reserved in both.
+func TestAShareIsOfTheReservationOfItsTier(t *testing.T) {
+	w := newWorld(t)
+	w.policy(budgetfloor.Policy{
+		Reservations: []budgetfloor.Reservation{
+			{Bot: "review-pr", MonthlyUSD: usd(100)},
+			{Bot: "review-pr", Tier: holdfast.TierTeam, Team: "acme", MonthlyUSD: usd(4)},
+		},
+		RepoQuotas: []budgetfloor.RepoQuota{
+			{Repo: "acme/wide", ReserveSharePercent: 50, ShareOf: &budgetfloor.ShareOf{Bot: "review-pr"}},
+			{Repo: "acme/narrow", ReserveSharePercent: 50, ShareOf: &budgetfloor.ShareOf{Bot: "review-pr", Tier: holdfast.TierTeam, Team: "acme"}},
+		},
+	})
+	in := func(repo string) launch.Request { r := ask("feature-dev"); r.Repo = repo; return r }
+	w.admitted(in("acme/narrow")) // 3 dollars are promised of 2
+	if denial := w.refused(in("acme/narrow"), holdfast.DenyRepoQuota); denial.Cap.Max().Int() != int64(usd(2)) {
+		t.Errorf("the share is %s, want $2.00", denial.Cap)
+	}
+	w.admitted(in("acme/wide"))
+	w.admitted(in("acme/wide"))
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/api"
 	"github.com/holdfast-io/holdfast/pkg/budgetfloor"
+	"github.com/holdfast-io/holdfast/pkg/records"
 	"github.com/holdfast-io/holdfast/pkg/teams"
 )
 
@@ -90,7 +91,31 @@ func (s *Server) deployment(ctx context.Context) (budgetfloor.Deployment, error)
 	for _, t := range all {
 		d.Teams = append(d.Teams, teamCaps(t, limits.DefaultMaxConcurrentRuns.LimitSetting, limits.DefaultMonthlyUSD.LimitSetting))
 	}
-	return d, nil
+	d.Organisations, err = s.organisationCaps(ctx, all)
+	return d, err
+}
+
+// organisationCaps are the limits of every organisation, with its teams of all.
+func (s *Server) organisationCaps(ctx context.Context, all []teams.Team) ([]budgetfloor.Organisation, error) {
+	var caps []budgetfloor.Organisation
+	for cursor := ""; ; {
+		page, next, err := s.deps.Teams.Organisations(ctx, records.MaxPage, cursor)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range page {
+			org := budgetfloor.Organisation{ID: o.ID, Slots: o.Limits.MaxConcurrentRuns.Limit(holdfast.UnitSlots), USD: o.Limits.MonthlyUSD.Limit(holdfast.UnitUSD)}
+			for _, t := range all {
+				if t.Organisation == o.ID {
+					org.Members = append(org.Members, t.ID)
+				}
+			}
+			caps = append(caps, org)
+		}
+		if cursor = next; cursor == "" {
+			return caps, nil
+		}
+	}
 }
 
 func teamCaps(t teams.Team, slots, usd holdfast.LimitSetting) budgetfloor.Team {
