@@ -62,6 +62,7 @@ type Run struct {
 	Generation   int               `json:"generation" doc:"how often it was admitted anew"`
 	Skipped      int               `json:"skipped_reports,omitempty" doc:"lines of HOLDFAST_REPORT that could not be read"`
 	CancelAsked  bool              `json:"cancel_asked,omitempty"`
+	Retry        *RunRetry         `json:"retry,omitempty" doc:"how it stands with coming back by itself; absent: nothing was tried"`
 	CreatedAt    time.Time         `json:"created_at"`
 	QueuedAt     time.Time         `json:"queued_at,omitzero"`
 	StartedAt    time.Time         `json:"started_at,omitzero"`
@@ -168,4 +169,13 @@ type Explanation struct {
 	Change   string            `json:"change,omitempty" doc:"the smallest change that would have admitted a refused launch"`
 	Earliest time.Time         `json:"earliest,omitzero" doc:"when a refused launch can fit at the earliest"`
 	Until    string            `json:"until,omitempty" doc:"why not before"`
+}
+
+// RunRetry says how a run stands with coming back by itself.
+type RunRetry struct {
+	Tries     int       `json:"tries" doc:"resumes after a loss that were begun; the bot's retries bound them"`
+	Refusals  int       `json:"refusals,omitempty" doc:"by the gate, since it last ran"`
+	NotBefore time.Time `json:"not_before,omitzero" doc:"when it is tried next"`
+	Last      string    `json:"last,omitempty" doc:"the last refusal"`
+	GivenUp   string    `json:"given_up,omitempty" doc:"why it is not tried again"`
 }

@@ -22,6 +22,9 @@ func RunOnWire(r runs.Run) api.Run {
 		Attempt: r.Attempt, Generation: r.Generation, Skipped: r.SkippedReports, CancelAsked: r.CancelAsked,
 		CreatedAt: utc(r.CreatedAt), QueuedAt: utc(r.QueuedAt), StartedAt: utc(r.StartedAt), EndedAt: utc(r.EndedAt), ReportedAt: utc(r.ReportedAt),
 	}
+	if r.Retry != (runs.Retry{}) {
+		out.Retry = &api.RunRetry{Tries: r.Retry.Tries, Refusals: r.Retry.Refusals, NotBefore: utc(r.Retry.NotBefore), Last: r.Retry.Last, GivenUp: r.Retry.GivenUp}
+	}
 	for _, hold := range r.Holds {
 		out.Allocations = append(out.Allocations, api.Allocation{ID: string(hold.ID), Subject: hold.Subject.String(), Amount: api.AmountOf(hold.AmountOf())})
 	}
