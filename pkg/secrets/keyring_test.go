@@ -59,7 +59,7 @@ func TestASealedTextOpensUnderItsKeyAndForWhatItIsAboutOnly(t *testing.T) {
 
 func TestTheSameValueSealedTwiceLooksDifferent(t *testing.T) {
 	k := keyring(t, secrets.NewKey())
-	if seal(t, k, "x", "value") == seal(t, k, "x", "value") {
+	if once, again := seal(t, k, "x", "value"), seal(t, k, "x", "value"); once == again {
 		t.Error("whoever reads the database can tell that two values are the same")
 	}
 }
