@@ -137,12 +137,7 @@ func (s *Service) takeRate(ctx context.Context, a *admission, r rate) (holdfast.
 		return denial, nil
 	}
 	if a.dry {
-		left, err := s.rates.Left(ctx, r.key, r.perMinute, a.at)
-		if left > 0 || err != nil { // a launch would pass where it cannot be judged
-			return holdfast.Denial{}, nil
-		}
-		denial.RetryAfter = time.Minute / time.Duration(r.perMinute)
-		return denial, nil
+		return s.foreseeRate(ctx, a, r, denial), nil
 	}
 	a.took("launch rate", func(ctx context.Context) error {
 		return s.rates.Give(ctx, r.key, r.perMinute, s.now())
@@ -157,6 +152,17 @@ func (s *Service) takeRate(ctx context.Context, a *admission, r rate) (holdfast.
 	a.untook()
 	denial.RetryAfter = wait
 	return denial, nil
+}
+
+// foreseeRate says what a launch would be told, and takes nothing. Where the rate
+// cannot be judged the launch would pass.
+func (s *Service) foreseeRate(ctx context.Context, a *admission, r rate, denial holdfast.Denial) holdfast.Denial {
+	left, err := s.rates.Left(ctx, r.key, r.perMinute, a.at)
+	if left > 0 || err != nil {
+		return holdfast.Denial{}
+	}
+	denial.RetryAfter = time.Minute / time.Duration(r.perMinute)
+	return denial
 }
 
 // unrated is the fail-open arm of the launch rate: where the shared buckets cannot be
