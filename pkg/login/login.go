@@ -208,7 +208,7 @@ func (s *Service) Begin(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.setCookie(w, r, attemptCookie, base64.RawURLEncoding.EncodeToString(text), attemptTime)
 	config := s.oauth(r, provider)
-	http.Redirect(w, r, config.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), http.StatusFound)
+	http.Redirect(w, r, config.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), http.StatusFound) //nolint:gosec // to the provider that the operator set
 	return nil
 }
 

