@@ -29,11 +29,14 @@ func (t *try) again(atOnce bool) {
 // replay answers a try whose id has an open entry already. Where nobody can say yet
 // whether that entry was granted, its own asker decides it within moments: the try is
 // made again until then. One that stays undecided was granted and is not touched yet,
-// or belongs to nobody any more; nobody can tell which, so it is answered only where
-// both come to the same:
+// or, where its process died in that moment, belongs to nobody any more:
 //
 // It fits as it was asked, beside all that counts now. Then it may be granted, whether
 // or not it was.
+//
+// It was asked before the subject was shaken, so that nothing can be said of what it
+// met. Then it is taken as granted: nobody leaves it out, so nothing was granted in its
+// place since.
 //
 // It does not fit as it was asked, though everything else is decided and nothing shook
 // the subject. Then it was not granted so: whatever was granted later was granted
@@ -56,9 +59,9 @@ func (n *lane) replay(ctx context.Context, b *bench, t *try, e *entry) error {
 		return nil
 	}
 	switch fits := b.fits(e); {
-	case fits == e.Amount.Int():
+	case fits == e.Amount.Int() || e.AcquiredAt.Before(b.doubt.calm):
 		return n.adopt(ctx, t, e, e.Amount)
-	case fits > 0 && b.doubt.counted == 1 && !e.AcquiredAt.Before(b.doubt.calm):
+	case fits > 0 && b.doubt.counted == 1:
 		return n.adopt(ctx, t, e, holdfast.AmountOf(e.Amount.Unit(), fits))
 	}
 	return nil

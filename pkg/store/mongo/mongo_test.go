@@ -85,6 +85,10 @@ func drop(t testing.TB, name string) {
 // not of today.
 const long = 200 * 365 * 24 * time.Hour
 
+// patience is how long an operation may take on a busy machine: a test of what is
+// answered must not meet the answer that the server was too slow.
+const patience = 2 * time.Minute
+
 // databases are the ones that a test made, each with the stores that have it open.
 type databases struct {
 	t   testing.TB
@@ -105,7 +109,7 @@ func (d *databases) fresh() (*mongo.Store, error) {
 
 // open opens a database as one more process does.
 func (d *databases) open(name string) (*mongo.Store, error) {
-	store, err := mongo.Open(d.t.Context(), server(d.t), mongo.Options{Database: name, KeepClosed: long, KeepRecords: long, Pool: 40})
+	store, err := mongo.Open(d.t.Context(), server(d.t), mongo.Options{Database: name, KeepClosed: long, KeepRecords: long, Pool: 40, Timeout: patience})
 	if err != nil {
 		return nil, err
 	}
