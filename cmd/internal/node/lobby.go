@@ -58,7 +58,8 @@ func (l lent) Close() error { return l.SetDeadline(time.Unix(1, 0)) }
 
 // answer is the whole API of a process that has none.
 func (l *lobby) answer(w http.ResponseWriter, r *http.Request) {
-	status, body := http.StatusServiceUnavailable, any(nil)
+	status := http.StatusServiceUnavailable
+	var body any
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		body = api.Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: "this process is starting; ask again in some seconds"}
@@ -143,7 +144,7 @@ func (l *lobby) leave(ctx context.Context) (net.Listener, error) {
 	if err := l.server.Shutdown(ctx); err != nil {
 		_ = l.server.Close() // who is still being answered is cut off
 	}
-	<-l.served
+	_ = <-l.served // that it was closed
 	if err := l.listener.SetDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("take over the port: %w", err)
 	}
@@ -153,7 +154,7 @@ func (l *lobby) leave(ctx context.Context) (net.Listener, error) {
 // close gives the port back.
 func (l *lobby) close() error {
 	_ = l.server.Close()
-	<-l.served
+	_ = <-l.served // that it was closed
 	if err := l.listener.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
 	}
