@@ -121,7 +121,7 @@ func (r *countedRates) Give(ctx context.Context, key launch.RateKey, perMinute i
 // rated is the world's gate with counted rate tokens.
 func (w *world) rated() (*launch.Service, *countedRates) {
 	rates := &countedRates{Buckets: w.rates}
-	resolver := botsource.NewResolver(w.bots, botsource.Options{OnRead: func(holdfast.Identity) { w.resolved++ }})
+	resolver := botsource.NewResolver(w.bots, botsource.Options{OnRead: func(holdfast.Identity) { w.mu.Lock(); w.resolved++; w.mu.Unlock() }})
 	return must(launch.New(launch.Deps{
 		Ledger: w.ledger, Runs: w.runs, Teams: w.teams, Bots: resolver, Settings: w.settings, Decisions: w.decisions, Audit: w.audit, Queue: w.queue,
 	}, launch.Options{Clock: w.clock, Rates: rates}))(w.t), rates
