@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/audit"
 	"github.com/holdfast-io/holdfast/pkg/auth"
+	"github.com/holdfast-io/holdfast/pkg/board"
 	"github.com/holdfast-io/holdfast/pkg/botsource"
 	"github.com/holdfast-io/holdfast/pkg/capacityledger"
 	"github.com/holdfast-io/holdfast/pkg/clock"
@@ -25,10 +26,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/login"
 	"github.com/holdfast-io/holdfast/pkg/platformcfg"
 	"github.com/holdfast-io/holdfast/pkg/runs"
+	"github.com/holdfast-io/holdfast/pkg/schedule"
 	"github.com/holdfast-io/holdfast/pkg/secrets"
 	"github.com/holdfast-io/holdfast/pkg/server"
 	"github.com/holdfast-io/holdfast/pkg/store/memory"
 	"github.com/holdfast-io/holdfast/pkg/teams"
+	"github.com/holdfast-io/holdfast/pkg/webhook"
 )
 
 // shifted is the machine's clock, moved.
@@ -83,11 +86,17 @@ func build(t *testing.T) *world {
 			return reading.Value, err
 		},
 	}, login.Options{Issuer: w.provider.url, ClientID: clientID, ClientSecret: secret, Clock: w.clock}))
+	keys := must(secrets.ParseKeyring(secrets.NewKey()))
+	hooks := must(webhook.New(ctx, db, w.clock, keys))
+	surfaces := server.Surfaces{
+		Schedules: must(schedule.New(ctx, db, w.clock)), Cards: must(board.New(ctx, db, w.clock)), Webhooks: hooks,
+		Receiver: must(webhook.NewReceiver(hooks, service, history, webhook.Options{Clock: w.clock})), Dead: none{},
+	}
 	broker := server.NewBroker(w.clock)
 	t.Cleanup(broker.Close)
 	handler = must(server.New(ctx, server.Deps{
 		Records: db, Launch: service, Runs: history, Teams: members, Tokens: w.tokens, Bots: bots, Resolver: resolver, Settings: w.settings,
-		Decisions: recorder, Audit: w.trail, Secrets: must(secrets.NewVault(ctx, db, w.clock, must(secrets.ParseKeyring(secrets.NewKey())))), Broker: broker,
+		Decisions: recorder, Audit: w.trail, Secrets: must(secrets.NewVault(ctx, db, w.clock, keys)), Surfaces: surfaces, Broker: broker,
 	}, server.Options{Clock: w.clock, Login: browsers})).Handler()
 	for _, team := range []holdfast.TeamID{"web", "payments"} {
 		must(members.Create(ctx, teams.Team{ID: team, CreatedAt: w.clock.Now(), UpdatedAt: w.clock.Now()}))
@@ -110,6 +119,9 @@ func (w *world) group(rules ...platformcfg.GroupRule) {
 
 // nowhere is a queue that nothing is launched into.
 type nowhere struct{ launch.Publisher }
+
+// none are the dead letters of a deployment without any.
+type none struct{ server.DeadLetters }
 
 // browser keeps cookies and follows redirects one by one.
 type browser struct {
