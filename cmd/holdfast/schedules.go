@@ -170,7 +170,7 @@ there is one, what is named on the command line is changed and the rest stays.`,
 				_, err := server.Schedule(ctx, id)
 				var missing *client.NotFound
 				if errors.As(err, &missing) {
-					return flags.create(cmd, ctx, server, args[0], want)
+					return flags.create(ctx, cmd, server, args[0], want)
 				}
 				if err != nil {
 					return api.Schedule{}, err
@@ -183,7 +183,7 @@ there is one, what is named on the command line is changed and the rest stays.`,
 	return cmd
 }
 
-func (f *scheduleFlags) create(cmd *cobra.Command, ctx context.Context, server *client.Client, name string, want api.LaunchRequest) (api.Schedule, error) {
+func (f *scheduleFlags) create(ctx context.Context, cmd *cobra.Command, server *client.Client, name string, want api.LaunchRequest) (api.Schedule, error) {
 	if err := required(cmd, "bot", "the bot that a new schedule launches"); err != nil {
 		return api.Schedule{}, err
 	}

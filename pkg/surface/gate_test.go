@@ -33,11 +33,6 @@ type open struct{}
 
 func (open) Seal(_ string, plain []byte) (string, error) { return string(plain), nil }
 func (open) Open(_, sealed string) ([]byte, error)       { return []byte(sealed), nil }
-func ready[T any](w *surfacetest.World, v T, err error) T {
-	w.T.Helper()
-	return surfacetest.Must(v, err)(w.T)
-}
-
 // ok fails the test on an error: a refusal is none.
 func ok(w *surfacetest.World, err error) {
 	w.T.Helper()
