@@ -60,7 +60,7 @@ bench: ## the benchmarks of docs/performance.md, with their ratios
 
 .PHONY: lint
 lint: ## golangci-lint with .golangci.yml
-	@$$(scripts/gotool golangci-lint $(GOLANGCI)) run ./...
+	@$$(scripts/gotool golangci-lint $(GOLANGCI)) run --allow-parallel-runners ./...
 
 .PHONY: verify
 verify: build ## formatting, tidy modules, other platforms, binary size

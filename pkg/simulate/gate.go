@@ -211,4 +211,6 @@ func (noQueue) Publish(context.Context, queue.RunMessage) error { return errNoQu
 func (noQueue) Cancel(context.Context, holdfast.RunID) error { return errNoQueue }
 
 // Queued implements [launch.Publisher].
-func (noQueue) Queued(context.Context, string, holdfast.RunID) (bool, error) { return false, errNoQueue }
+func (noQueue) Queued(context.Context, string, holdfast.RunID) (bool, error) {
+	return false, errNoQueue
+}
