@@ -33,6 +33,7 @@ type open struct{}
 
 func (open) Seal(_ string, plain []byte) (string, error) { return string(plain), nil }
 func (open) Open(_, sealed string) ([]byte, error)       { return []byte(sealed), nil }
+
 // ok fails the test on an error: a refusal is none.
 func ok(w *surfacetest.World, err error) {
 	w.T.Helper()
