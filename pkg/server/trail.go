@@ -98,7 +98,7 @@ func (s *Server) recordActs(r *http.Request, rt route, c call) {
 	defer cancel()
 	for _, entry := range entries {
 		entry = c.signed(r, entry)
-		if rt.trail == noted {
+		if rt.trail != recorded {
 			s.deps.Audit.Note(entry)
 			continue
 		}
