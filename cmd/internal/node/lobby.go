@@ -144,7 +144,9 @@ func (l *lobby) leave(ctx context.Context) (net.Listener, error) {
 	if err := l.server.Shutdown(ctx); err != nil {
 		_ = l.server.Close() // who is still being answered is cut off
 	}
-	_ = <-l.served // that it was closed
+	if err := <-l.served; !errors.Is(err, http.ErrServerClosed) {
+		return nil, fmt.Errorf("take over the port: %w", err)
+	}
 	if err := l.listener.SetDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("take over the port: %w", err)
 	}
@@ -154,11 +156,14 @@ func (l *lobby) leave(ctx context.Context) (net.Listener, error) {
 // close gives the port back.
 func (l *lobby) close() error {
 	_ = l.server.Close()
-	_ = <-l.served // that it was closed
-	if err := l.listener.Close(); !errors.Is(err, net.ErrClosed) {
-		return err
+	err := <-l.served
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
 	}
-	return nil
+	if closed := l.listener.Close(); !errors.Is(closed, net.ErrClosed) {
+		err = errors.Join(err, closed)
+	}
+	return err
 }
 
 // patience bounds a start; zero is for ever.
