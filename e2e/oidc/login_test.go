@@ -121,7 +121,10 @@ func (w *world) group(rules ...platformcfg.GroupRule) {
 type nowhere struct{ launch.Publisher }
 
 // none are the dead letters of a deployment without any.
-type none struct{ server.DeadLetters }
+type (
+	letters = server.DeadLetters
+	none    struct{ letters }
+)
 
 // browser keeps cookies and follows redirects one by one.
 type browser struct {
