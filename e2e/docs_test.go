@@ -72,6 +72,10 @@ func examplesOf(t *testing.T, page string) []example {
 	return list
 }
 
+// contentTypes is what curl says that a body is, so that a page which works here works
+// when it is pasted.
+var contentTypes = map[string]string{"--json": "application/json", "-d": "application/x-www-form-urlencoded"}
+
 var saved = regexp.MustCompile(`^([A-Z]+)=\$\((.*) \| jq -r \.([a-z_.0-9\[\]]+)\)$`)
 
 // callOf reads one command line; variables stay as they are until it is run.
@@ -91,7 +95,8 @@ func callOf(t *testing.T, page string, line int, command string) example {
 		case "-H":
 			i++
 			e.header = append(e.header, words[i])
-		case "-d":
+		case "--json", "-d":
+			e.header = append(e.header, "Content-Type: "+contentTypes[words[i]])
 			i++
 			e.body = words[i]
 			if e.method == http.MethodGet {
