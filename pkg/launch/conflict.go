@@ -20,7 +20,7 @@ func cannotCancel(run runs.Run) error {
 
 // cannotResume says why a run cannot be gone on with, and what can be done instead.
 func cannotResume(run runs.Run) error {
-	text := ""
+	var text string
 	switch {
 	case run.External && !run.Status.Ended():
 		text = fmt.Sprintf("run %s is executed by its caller, who goes on with it; only what a runner executed is resumed", run.ID)
