@@ -129,3 +129,32 @@ func TestTypedSpansAndInstants(t *testing.T) {
 		}
 	}
 }
+
+// What is shown of a run that comes back by itself.
+func TestARunShowsWhenItIsTriedAgain(t *testing.T) {
+	at := time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		retry *api.RunRetry
+		want  string
+	}{
+		"nothing was tried":   {nil, ""},
+		"it waits":            {&api.RunRetry{NotBefore: at}, "tried by itself at 2026-12-01 08:00:00Z"},
+		"it was refused once": {&api.RunRetry{NotBefore: at, Refusals: 1, Last: "maintenance"}, "tried by itself at 2026-12-01 08:00:00Z; refused once so far, last by maintenance"},
+		"it came back":        {&api.RunRetry{Tries: 2}, "came back by itself 2 times"},
+		"it was given up":     {&api.RunRetry{Tries: 1, GivenUp: "unknown_bot"}, "given up: unknown_bot"},
+	} {
+		var b strings.Builder
+		if err := writeRun(&b, api.Run{Retry: c.retry}); err != nil {
+			t.Fatal(err)
+		}
+		line := ""
+		for text := range strings.Lines(b.String()) {
+			if rest, ok := strings.CutPrefix(text, "retry "); ok {
+				line = strings.TrimSpace(rest)
+			}
+		}
+		if line != c.want {
+			t.Errorf("%s: it shows %q, want %q", name, line, c.want)
+		}
+	}
+}

@@ -173,6 +173,7 @@ func writeRun(w io.Writer, run api.Run) error {
 	line("created", showTime(run.CreatedAt))
 	line("started", showTime(run.StartedAt))
 	line("ended", showTime(run.EndedAt))
+	line("retry", retryText(run.Retry))
 	if run.Lease != nil {
 		line("lease until", showTime(run.Lease.ExpiresAt))
 	}
@@ -186,6 +187,33 @@ func writeRun(w io.Writer, run api.Run) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// retryText says how a run stands with coming back by itself; empty: nothing was tried
+// and nothing will be.
+func retryText(r *api.RunRetry) string {
+	switch {
+	case r == nil:
+		return ""
+	case r.GivenUp != "":
+		return "given up: " + r.GivenUp
+	case r.NotBefore.IsZero() && r.Tries > 0:
+		return "came back by itself " + times(r.Tries)
+	case r.NotBefore.IsZero():
+		return ""
+	}
+	text := "tried by itself at " + showTime(r.NotBefore)
+	if r.Last != "" {
+		text += fmt.Sprintf("; refused %s so far, last by %s", times(r.Refusals), r.Last)
+	}
+	return text
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 func newRunsLogs(c *cli) *cobra.Command {

@@ -149,7 +149,33 @@ func life(run runs.Run) []string {
 	case run.Settled:
 		lines = append(lines, "What it did not use was given back.")
 	}
+	if text := comesBack(run); text != "" {
+		lines = append(lines, text)
+	}
 	return lines
+}
+
+// comesBack says how a run stands with coming back by itself; empty when it neither
+// does nor did.
+func comesBack(run runs.Run) string {
+	r := run.Retry
+	switch {
+	case r.GivenUp != "":
+		return fmt.Sprintf("It does not come back by itself any more: %s.", r.GivenUp)
+	case !run.RetryOpen():
+		return ""
+	}
+	text := "It comes back by itself"
+	if !r.NotBefore.IsZero() {
+		text += ", at " + stamp(r.NotBefore) + " at the earliest"
+	}
+	if run.Status == runs.FailedResumable {
+		text += fmt.Sprintf(" (retry %d of %d)", r.Tries+1, run.Bot.Retries)
+	}
+	if r.Last != "" {
+		text += fmt.Sprintf("; it was last refused by %s, which consumes no retry", r.Last)
+	}
+	return text + "."
 }
 
 // change is the smallest change that would have admitted a refused launch.

@@ -8,6 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/launch"
 	"github.com/holdfast-io/holdfast/pkg/platformcfg"
+	"github.com/holdfast-io/holdfast/pkg/queue"
+	"github.com/holdfast-io/holdfast/pkg/runs"
 	"github.com/holdfast-io/holdfast/pkg/teams"
 )
 
@@ -142,5 +144,40 @@ func TestARefusalTellsWhoHeldWhatAtThatInstant(t *testing.T) {
 	}
 	if e.Capacity[0].Outstanding.Int() != 0 {
 		t.Error("the subject is not shown as it is now")
+	}
+}
+
+// A run that was lost says whether, when and at which of its bot's retries it comes back.
+func TestALostRunSaysHowItComesBack(t *testing.T) {
+	w := newWorld(t)
+	run := w.admitted(ask("probe"))
+	grant := w.started(run.ID)
+	w.apply(w.ended(run.ID, grant.Attempt, 0.01, queue.EndInterrupted))
+	due := time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		retries int
+		retry   runs.Retry
+		want    string // empty: nothing is said of it
+	}{
+		"its bot has no retries":       {0, runs.Retry{}, ""},
+		"nobody looked at it yet":      {2, runs.Retry{}, "It comes back by itself (retry 1 of 2)."},
+		"it waits":                     {2, runs.Retry{Tries: 1, NotBefore: due}, "It comes back by itself, at 2026-12-01T08:00:00Z at the earliest (retry 2 of 2)."},
+		"it was refused":               {2, runs.Retry{Refusals: 3, NotBefore: due, Last: "capacity"}, "at the earliest (retry 1 of 2); it was last refused by capacity, which consumes no retry."},
+		"its retries are over":         {2, runs.Retry{Tries: 2}, ""},
+		"it was given up":              {2, runs.Retry{GivenUp: "unknown_bot"}, "It does not come back by itself any more: unknown_bot."},
+		"its wait is that of the past": {0, runs.Retry{NotBefore: due}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := w.Runs.Update(w.ctx, run.ID, func(r *runs.Run) error {
+				r.Bot.Retries, r.Retry = c.retries, c.retry
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			story := strings.Join(must(w.Explain(w.ctx, viewer, string(run.ID)))(t).Summary, "\n")
+			if c.want == "" && strings.Contains(story, "by itself") || !strings.Contains(story, c.want) {
+				t.Errorf("the story lacks %q:\n%s", c.want, story)
+			}
+		})
 	}
 }

@@ -23,7 +23,10 @@ func RunOnWire(r runs.Run) api.Run {
 		CreatedAt: utc(r.CreatedAt), QueuedAt: utc(r.QueuedAt), StartedAt: utc(r.StartedAt), EndedAt: utc(r.EndedAt), ReportedAt: utc(r.ReportedAt),
 	}
 	if r.Retry != (runs.Retry{}) {
-		out.Retry = &api.RunRetry{Tries: r.Retry.Tries, Refusals: r.Retry.Refusals, NotBefore: utc(r.Retry.NotBefore), Last: r.Retry.Last, GivenUp: r.Retry.GivenUp}
+		out.Retry = &api.RunRetry{Tries: r.Retry.Tries, Refusals: r.Retry.Refusals, Last: r.Retry.Last, GivenUp: r.Retry.GivenUp}
+		if r.RetryOpen() {
+			out.Retry.NotBefore = utc(r.Retry.NotBefore)
+		}
 	}
 	for _, hold := range r.Holds {
 		out.Allocations = append(out.Allocations, api.Allocation{ID: string(hold.ID), Subject: hold.Subject.String(), Amount: api.AmountOf(hold.AmountOf())})
