@@ -51,14 +51,14 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, c call, in event
 	w.Header().Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
 	if _, err := io.WriteString(out, "retry: 2000\n: holdfast\n\n"); err == nil {
-		s.pump(out, r, subscription)
+		s.pump(out, r, subscription, team)
 	}
 	return nil
 }
 
-// pump writes events until the caller goes away, its token ends, or the broker ends
-// the subscription.
-func (s *Server) pump(w *streamWriter, r *http.Request, subscription *subscriber) {
+// pump writes events until the caller goes away, may see them no longer, or the broker
+// ends the subscription.
+func (s *Server) pump(w *streamWriter, r *http.Request, subscription *subscriber, team holdfast.TeamID) {
 	idle := time.NewTicker(s.options.KeepAlive)
 	defer idle.Stop()
 	for {
@@ -69,7 +69,7 @@ func (s *Server) pump(w *streamWriter, r *http.Request, subscription *subscriber
 		case <-r.Context().Done():
 			return
 		case <-idle.C:
-			if _, err := io.WriteString(w, ": still here\n\n"); err != nil || s.tokenEnded(r) {
+			if _, err := io.WriteString(w, ": still here\n\n"); err != nil || s.shut(r, team) {
 				return
 			}
 		case e, open := <-subscription.events:
@@ -87,11 +87,18 @@ func (s *Server) pump(w *streamWriter, r *http.Request, subscription *subscriber
 	}
 }
 
-// tokenEnded says whether the token that opened a stream was revoked or expired
-// since. When nobody can tell, the stream goes on.
-func (s *Server) tokenEnded(r *http.Request) bool {
-	_, err := s.caller(r, route{method: http.MethodGet})
-	return errors.Is(err, auth.ErrUnauthenticated)
+// shut says whether the caller that opened a stream of a team may see it no longer: its
+// token or its account ended, or the account left the team. A stream of all teams (an
+// empty team) is an operator's. When nobody can tell, the stream goes on.
+func (s *Server) shut(r *http.Request, team holdfast.TeamID) bool {
+	switch principal, err := s.caller(r, route{method: http.MethodGet}); {
+	case err != nil:
+		return errors.Is(err, auth.ErrUnauthenticated)
+	case team == "":
+		return !principal.Operator
+	default:
+		return !principal.In(team)
+	}
 }
 
 var endings = map[string]string{

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/runs"
 )
 
 // LogFile is the output of one attempt, as far as it is written.
@@ -57,7 +58,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request, c call, in logsInp
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	w.WriteHeader(http.StatusOK)
-	s.copyLog(out, r, file, run.ID, in.Follow)
+	s.copyLog(out, r, file, run, in.Follow)
 	return nil
 }
 
@@ -81,16 +82,19 @@ func (s *Server) openLog(ctx context.Context, id holdfast.RunID, follow bool) (L
 	}
 }
 
-func (s *Server) copyLog(w *streamWriter, r *http.Request, file LogFile, id holdfast.RunID, follow bool) {
-	tick := time.NewTicker(s.options.PollLogs)
+// copyLog copies what is written, and with follow what comes until the run has ended or
+// the caller may see it no longer.
+func (s *Server) copyLog(w *streamWriter, r *http.Request, file LogFile, run runs.Run, follow bool) {
+	tick, look := time.NewTicker(s.options.PollLogs), time.NewTicker(s.options.KeepAlive)
 	defer tick.Stop()
+	defer look.Stop()
 	for last := !follow; ; {
 		if _, err := io.Copy(w, file); err != nil || w.Flush() != nil || last {
 			return
 		}
 		// The state is asked before the file is read for the last time, so that what
 		// was written before the end is not lost.
-		ended, err := s.ended(r.Context(), id)
+		ended, err := s.ended(r.Context(), run.ID)
 		last = err != nil || ended
 		if last {
 			continue
@@ -98,6 +102,10 @@ func (s *Server) copyLog(w *streamWriter, r *http.Request, file LogFile, id hold
 		select {
 		case <-r.Context().Done():
 			return
+		case <-look.C:
+			if s.shut(r, run.Team) {
+				return
+			}
 		case <-tick.C:
 		}
 	}

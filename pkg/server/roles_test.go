@@ -288,6 +288,13 @@ func TestAPersonalTokenIsNoWayToMoreThanItMay(t *testing.T) {
 	if p := w.call("ci", "POST", "/api/me/tokens", `{"name":"more"}`).problem(403); p.Code != "restricted" {
 		t.Errorf("a limited token issues another: %q", p.Code)
 	}
+	chief := issued
+	w.call("single", "POST", "/api/me/tokens", `{"name":"chief","team":"acme","role":"admin"}`).want(201).into(&chief)
+	w.bearers["chief"] = chief.Secret
+	if p := w.call("chief", "POST", "/api/teams/acme/tokens", `{"name":"for-ever","role":"admin"}`).problem(403); p.Code != "restricted" {
+		t.Errorf("a limited token issues one of its team: %q", p.Code)
+	}
+	w.call("single", "POST", "/api/teams/acme/tokens", `{"name":"ci","role":"admin"}`).want(201)
 	if r := w.call("ci", "GET", "/api/me", "").want(200); !strings.Contains(r.body, `"restricted":true`) || !strings.Contains(r.body, `"role":"viewer"`) {
 		t.Errorf("it is %s", r.body)
 	}

@@ -54,10 +54,19 @@ func (s *Server) createMyToken(ctx context.Context, c call, in personalCreateInp
 	if err != nil {
 		return answer[api.PersonalTokenIssued]{}, err
 	}
-	if c.Restricted {
-		return answer[api.PersonalTokenIssued]{}, fail(http.StatusForbidden, "restricted", "a token that is limited to a team or a role issues no further ones: log in, or use a token that is not limited")
+	if err := unlimited(c); err != nil {
+		return answer[api.PersonalTokenIssued]{}, err
 	}
 	return s.issuePersonal(ctx, c, account, in.Body)
+}
+
+// unlimited refuses a token that is limited to a team or a role: what it issued, its
+// account's or its team's, would outlive it.
+func unlimited(c call) error {
+	if c.Restricted {
+		return fail(http.StatusForbidden, "restricted", "a token that is limited to a team or a role issues no further ones: log in, or use a token that is not limited")
+	}
+	return nil
 }
 
 // issuePersonal makes a token of an account.

@@ -202,6 +202,9 @@ type tokenCreateInput struct {
 }
 
 func (s *Server) createToken(ctx context.Context, c call, in tokenCreateInput) (answer[api.TokenIssued], error) {
+	if err := unlimited(c); err != nil {
+		return answer[api.TokenIssued]{}, err
+	}
 	if _, err := s.team(ctx, c.team); err != nil {
 		return answer[api.TokenIssued]{}, err
 	}

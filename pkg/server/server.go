@@ -85,7 +85,7 @@ type Options struct {
 	MaxBody        int64         // bytes of a request's body: 1 MiB
 	RequestTimeout time.Duration // of one request but a stream: 30 s
 	PollLogs       time.Duration // how often a followed log is read: 250 ms
-	KeepAlive      time.Duration // how often an event stream sends a comment and its token is looked at again: 15 s
+	KeepAlive      time.Duration // how often an event stream sends a comment, and the caller of a stream or a followed log is looked at again: 15 s
 	Stall          time.Duration // how long a reader of a stream may take nothing before it is cut off: 30 s
 }
 
