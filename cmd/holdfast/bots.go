@@ -98,15 +98,28 @@ func newBotsShow(c *cli) *cobra.Command {
 	return cmd
 }
 
+const botsSetHelp = `Set writes a bot: from a file, or as a command that is given behind two dashes. With
+--team it is the team's own, without it the platform's. Runs that were admitted keep the
+bot that they were admitted with.
+
+The file's fields are lane (command), command, inputs, env, budget_usd, min_budget_usd,
+max_duration, retries (how often a lost run comes back by itself), repo_url and ref (the
+commit that a run starts in), needs, prompt, model and description, as in:
+
+  lane: command
+  command: [./review, "{{pr}}"]
+  inputs: {pr: {required: true}, depth: {default: "2"}}
+  repo_url: https://github.com/acme/review-bot
+  budget_usd: 1.50
+  retries: 2`
+
 func newBotsSet(c *cli) *cobra.Command {
 	var team, file, description string
 	var budget, minBudget usdFlag
 	cmd := &cobra.Command{
 		Use:   "set BOT (-f FILE | -- CMD ARG…)",
 		Short: "Write a bot of a team, or of the platform",
-		Long: `Set writes a bot: from a file with the fields that "bots show" prints, or as a command
-that is given behind two dashes. With --team it is the team's own, without it the
-platform's. Runs that were admitted keep the bot that they were admitted with.`,
+		Long:  botsSetHelp,
 		Example: `  holdfast bots set lint --team web --budget 0.50 -- make lint
   holdfast bots set review-pr -f review.yaml`,
 		Args: exactly("BOT", "CMD?", "ARG…"),

@@ -142,19 +142,19 @@ Try, in another terminal:
   %[1]s capacity
   %[1]s launch review-pr --team web --wait
   %[1]s exec --team web --bot review-pr --budget 0.50 -- sh -c 'echo "{\"cost_usd\": 0.12}" >> $HOLDFAST_REPORT'
-  %[1]s simulate ~/.claude/projects --policy examples/policy.yaml
 %[2]sCtrl-C ends it.
-`, prefix+self, c.otherTrace(prefix+self))
+`, prefix+self, c.traceLines(prefix+self))
 }
 
-// otherTrace is the line for a reader who has no transcripts to replay, and nothing
-// for one who has.
-func (c *cli) otherTrace(self string) string {
+// traceLines replay the reader's own transcripts; who has none yet is given a trace
+// that is there first.
+func (c *cli) traceLines(self string) string {
+	line := "  " + self + " simulate ~/.claude/projects --policy examples/policy.yaml"
 	own, err := filepath.Glob(filepath.Join(c.getenv("HOME"), ".claude", "projects", "*", "*.jsonl"))
 	if err == nil && len(own) > 0 {
-		return ""
+		return line + "\n"
 	}
-	return "  " + self + " simulate examples/trace.csv --policy examples/policy.yaml   # there are no transcripts on this machine\n"
+	return "  " + self + " simulate examples/trace.csv --policy examples/policy.yaml\n" + line + "   # once there are transcripts on this machine\n"
 }
 
 // play shows the incident on the terminal.

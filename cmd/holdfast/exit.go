@@ -157,15 +157,17 @@ func refusalWith(p api.Problem, numbers string) string {
 	}
 	var next []string
 	if p.Retryable != nil && !*p.Retryable {
-		next = append(next, "asking again cannot help")
-	} else if p.RetryAfterS > 0 {
-		next = append(next, fmt.Sprintf("try again in %s, or keep asking with --wait-for", showSpan(time.Duration(p.RetryAfterS)*time.Second)))
-	}
-	if !p.ResetAt.IsZero() {
-		next = append(next, "resets at "+showTime(p.ResetAt))
+		next = append(next, "asking again cannot help") // also not after the reset
+	} else {
+		if p.RetryAfterS > 0 {
+			next = append(next, fmt.Sprintf("try again in %s, or keep asking with --wait-for", showSpan(time.Duration(p.RetryAfterS)*time.Second)))
+		}
+		if !p.ResetAt.IsZero() {
+			next = append(next, "resets at "+showTime(p.ResetAt))
+		}
 	}
 	if p.DecisionID != "" {
-		next = append(next, "see `holdfast decisions show "+p.DecisionID+"`")
+		next = append(next, "what would help: `holdfast decisions explain "+p.DecisionID+"`")
 	}
 	if len(next) > 0 {
 		b.WriteString("  " + strings.Join(next, "; ") + "\n")

@@ -148,47 +148,45 @@ func (f *oneOf) Type() string {
 	return strings.Join(f.allowed, "|")
 }
 
-// limitFlag is a limit as an operator types it: a number, "unlimited" or "inherit".
-// parse reads the number.
+// limitFlag is a limit as an operator types it: a number, "unlimited" or, where there
+// is a default, "inherit". parse reads the number.
 type limitFlag struct {
-	text    string // empty: not typed
-	setting holdfast.LimitSetting
-	parse   func(string) (int64, error)
-	kind    string
+	text     string // empty: not typed
+	setting  holdfast.LimitSetting
+	parse    func(string) (int64, error)
+	kind     string
+	inherits bool
 }
 
-func countLimit() *limitFlag {
-	return &limitFlag{kind: "N", parse: func(text string) (int64, error) {
+func countLimit(inherits bool) *limitFlag {
+	return &limitFlag{kind: "N", inherits: inherits, parse: func(text string) (int64, error) {
 		var n int64
 		if _, err := fmt.Sscanf(text, "%d", &n); err != nil || fmt.Sprint(n) != text || n < 0 || n > int64(holdfast.MaxSlots) {
-			return 0, fmt.Errorf("%q is not a limit (allowed: a whole number from 0 to %d, unlimited, inherit)", holdfast.Clip(text, 40), holdfast.MaxSlots)
+			return 0, fmt.Errorf("%q is not a limit (allowed: a whole number from 0 to %d)", holdfast.Clip(text, 40), holdfast.MaxSlots)
 		}
 		return n, nil
 	}}
 }
 
-func usdLimit() *limitFlag {
-	return &limitFlag{kind: "USD", parse: func(text string) (int64, error) {
+func usdLimit(inherits bool) *limitFlag {
+	return &limitFlag{kind: "USD", inherits: inherits, parse: func(text string) (int64, error) {
 		amount, err := typedUSD(text)
-		if err != nil {
-			return 0, fmt.Errorf("%w, unlimited, inherit", err)
-		}
-		return int64(amount), nil
+		return int64(amount), err
 	}}
 }
 
 func (f *limitFlag) String() string { return f.text }
 
 func (f *limitFlag) Set(text string) error {
-	switch text {
-	case "unlimited":
+	switch {
+	case text == "unlimited":
 		f.setting = holdfast.Unlimited
-	case "inherit":
+	case text == "inherit" && f.inherits:
 		f.setting = holdfast.LimitSetting{}
 	default:
 		n, err := f.parse(text)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s, %s)", strings.TrimSuffix(err.Error(), ")"), strings.Join(f.words(), ", ")) // one list of what is allowed
 		}
 		f.setting = holdfast.LimitTo(n)
 	}
@@ -196,7 +194,15 @@ func (f *limitFlag) Set(text string) error {
 	return nil
 }
 
-func (f *limitFlag) Type() string { return f.kind + "|unlimited|inherit" }
+func (f *limitFlag) Type() string { return f.kind + "|" + strings.Join(f.words(), "|") }
+
+// words are what may be typed instead of a number.
+func (f *limitFlag) words() []string {
+	if f.inherits {
+		return []string{"unlimited", "inherit"}
+	}
+	return []string{"unlimited"}
+}
 
 // typed says whether the flag was given; it may be given as "inherit".
 func (f *limitFlag) typed() bool { return f.text != "" }
@@ -211,7 +217,7 @@ type launchFlags struct {
 func (f *launchFlags) add(flags *pflag.FlagSet) {
 	ownTeamFlag(flags, &f.team, "team that the run belongs to (required)")
 	flags.StringVar(&f.repo, "repo", "", "repository that the run works on, as owner/name")
-	flags.Var(&f.budget, "budget", "most that the run may spend, in dollars (default: the bot's, else the platform's)")
+	flags.Var(&f.budget, "budget", "most that the run may spend, in dollars; never more than the bot's (default: the bot's, else the platform's)")
 	flags.Var(&f.minBudget, "min-budget", "least that is worth running with, in dollars")
 }
 

@@ -127,7 +127,7 @@ func newOrgsCreate(c *cli) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&create.Name, "name", "", "name for people")
-	limits := newLimitFlags(flags)
+	limits := newLimitFlags(flags, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		create.ID = args[0]
 		create.Limits, _ = limits.limits()
@@ -149,16 +149,13 @@ func newOrgsSet(c *cli) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&name, "name", "", "name for people")
-	limits := newLimitFlags(flags)
+	limits := newLimitFlags(flags, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var patch api.OrganisationPatch
 		if flags.Changed("name") {
 			patch.Name = &name
 		}
-		typed, inherit := limits.limits()
-		if len(inherit) > 0 {
-			return usagef("an organisation inherits no limits (allowed: a number, unlimited)")
-		}
+		typed, _ := limits.limits()
 		if typed != (api.TeamLimits{}) {
 			patch.Limits = &typed
 		}
@@ -176,7 +173,7 @@ func newOrgsSuspend(c *cli) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use: "suspend ORG", Short: "Refuse every launch of an organisation's teams",
-		Long:    "Suspend refuses every launch of every member until the organisation is reinstated. What\nruns goes on.",
+		Long:    "Suspend refuses every launch of its teams until the organisation is reinstated. What\nruns goes on.",
 		Example: "  holdfast orgs suspend eu --reason \"the invoice is open\"",
 		Args:    exactly("ORG"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -158,3 +158,29 @@ func TestARunShowsWhenItIsTriedAgain(t *testing.T) {
 		}
 	}
 }
+
+// What no reset can help names none, and every refusal names the way to what would help.
+func TestARefusalNamesTheResetOnlyWhereItHelps(t *testing.T) {
+	no, yes := false, true
+	p := api.Problem{Reason: "monthly_cost_cap_exceeded", ResetAt: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), DecisionID: "D1", RetryAfterS: 30}
+	for _, c := range []struct {
+		retryable *bool
+		resets    bool
+	}{{&no, false}, {&yes, true}, {nil, true}} {
+		p.Retryable = c.retryable
+		text := refusalText(p)
+		if strings.Contains(text, "resets at 2026-12-01") != c.resets || strings.Contains(text, "asking again cannot help") == c.resets || !strings.Contains(text, "`holdfast decisions explain D1`") {
+			t.Errorf("it says %s", text)
+		}
+	}
+}
+
+// A launch that its own request made impossible says what is wrong with it.
+func TestAnInvalidLaunchNamesTheFieldInTables(t *testing.T) {
+	if got := whyRefused(&api.LaunchRefusal{Reason: "invalid_request", Detail: "inputs.pr: the bot declares no such input"}); !strings.Contains(got, "inputs.pr") {
+		t.Errorf("it says %q", got)
+	}
+	if got := whyRefused(&api.LaunchRefusal{Reason: "unknown_bot", Detail: "long"}); got != "unknown_bot" {
+		t.Errorf("it says %q", got)
+	}
+}

@@ -71,7 +71,7 @@ func newRunsList(c *cli) *cobra.Command {
 	var filter client.RunFilter
 	var window windowFlags
 	since := sinceFlag{now: c.clock}
-	status := oneOf{}
+	status := oneOf{kind: "STATUS"}
 	for _, s := range runs.Statuses() {
 		status.allowed = append(status.allowed, string(s))
 	}
@@ -106,7 +106,7 @@ func newRunsList(c *cli) *cobra.Command {
 	flags := cmd.Flags()
 	ownTeamFlag(flags, &filter.Team, "only this team's")
 	flags.StringVarP(&filter.Bot, "bot", "b", "", "only this bot's")
-	flags.Var(&status, "status", "only of this status")
+	flags.Var(&status, "status", "only of this status: "+strings.Join(status.allowed, ", "))
 	flags.Var(&since, "since", "only those created since: 30m, 2h, 7d or a time")
 	window.add(flags)
 	return cmd

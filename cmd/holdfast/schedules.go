@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-io/holdfast/pkg/api"
 	"github.com/holdfast-io/holdfast/pkg/client"
+	"github.com/holdfast-io/holdfast/pkg/surface"
 )
 
 func newSchedules(c *cli) *cobra.Command {
@@ -78,6 +80,8 @@ func whyRefused(r *api.LaunchRefusal) string {
 		return ""
 	case r.Cause != "":
 		return r.Reason + " (" + r.Cause + ")"
+	case r.Reason == surface.ReasonInvalid && r.Detail != "":
+		return r.Reason + ": " + r.Detail // which field it was is all that helps
 	}
 	return r.Reason
 }
@@ -111,9 +115,20 @@ func writeRows(w io.Writer, rows [][2]string) error {
 	return nil
 }
 
+// scheduleID is the one argument of what is about one schedule.
+func scheduleID(cmd *cobra.Command, args []string) error {
+	if err := exactly("SCHEDULE")(cmd, args); err != nil {
+		return err
+	}
+	if !strings.Contains(args[0], ".") {
+		return usagef("%q is not a schedule's id (allowed: TEAM.NAME, as `holdfast schedules` shows it, such as web.%s)", args[0], args[0])
+	}
+	return nil
+}
+
 func newSchedulesShow(c *cli) *cobra.Command {
 	return &cobra.Command{
-		Use: "show SCHEDULE", Short: "Show one schedule", Example: "  holdfast schedules show web.nightly", Args: exactly("SCHEDULE"),
+		Use: "show SCHEDULE", Short: "Show one schedule", Example: "  holdfast schedules show web.nightly", Args: scheduleID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.oneSchedule(cmd, func(ctx context.Context, server *client.Client) (api.Schedule, error) {
 				return server.Schedule(ctx, args[0])
@@ -215,7 +230,7 @@ func newSchedulesEnable(c *cli, verb string, enabled bool) *cobra.Command {
 		short = "Let a paused schedule tick again, from now on"
 	}
 	return &cobra.Command{
-		Use: verb + " SCHEDULE", Short: short, Example: "  holdfast schedules " + verb + " web.nightly", Args: exactly("SCHEDULE"),
+		Use: verb + " SCHEDULE", Short: short, Example: "  holdfast schedules " + verb + " web.nightly", Args: scheduleID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.oneSchedule(cmd, func(ctx context.Context, server *client.Client) (api.Schedule, error) {
 				return server.PatchSchedule(ctx, args[0], api.SchedulePatch{Enabled: &enabled})
@@ -226,7 +241,7 @@ func newSchedulesEnable(c *cli, verb string, enabled bool) *cobra.Command {
 
 func newSchedulesRemove(c *cli) *cobra.Command {
 	return &cobra.Command{
-		Use: "rm SCHEDULE", Short: "Remove a schedule; runs that it launched go on", Example: "  holdfast schedules rm web.nightly", Args: exactly("SCHEDULE"),
+		Use: "rm SCHEDULE", Short: "Remove a schedule; runs that it launched go on", Example: "  holdfast schedules rm web.nightly", Args: scheduleID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.removed(cmd, "schedule", args[0], func(ctx context.Context, server *client.Client) error { return server.DeleteSchedule(ctx, args[0]) })
 		},

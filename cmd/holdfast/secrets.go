@@ -97,7 +97,7 @@ is left out.`,
 				if created {
 					how = "is kept"
 				}
-				_, err := fmt.Fprintf(w, "secret %s of team %s %s; runs that begin from now on get it\n", stored.Name, team, how)
+				_, err := fmt.Fprintf(w, "secret %s of team %s %s; it counts for runs that begin from now on\n", stored.Name, team, how)
 				return err
 			})
 		},

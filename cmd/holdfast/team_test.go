@@ -49,7 +49,7 @@ func TestDollarsMayBeTypedWithTheirSign(t *testing.T) {
 		if got, err := typedUSD(text); err != nil || got != want {
 			t.Errorf("%s is %d, %v", text, got, err)
 		}
-		limit := usdLimit()
+		limit := usdLimit(true)
 		if err := limit.Set(text); err != nil || limit.setting != holdfast.LimitTo(int64(want)) {
 			t.Errorf("the limit %s is %+v, %v", text, limit.setting, err)
 		}
@@ -57,6 +57,19 @@ func TestDollarsMayBeTypedWithTheirSign(t *testing.T) {
 	for _, text := range []string{"$", "$-1", "-$1", "$$1", "€1", "$1.2345678"} {
 		if got, err := typedUSD(text); err == nil {
 			t.Errorf("%s is %d", text, got)
+		}
+	}
+}
+
+// An organisation has no default to inherit, so that its limits are a number or none.
+func TestAnOrganisationsLimitsInheritNothing(t *testing.T) {
+	for inherits, want := range map[bool]string{true: "N|unlimited|inherit", false: "N|unlimited"} {
+		limit := countLimit(inherits)
+		if err := limit.Set("inherit"); (err == nil) != inherits || limit.Type() != want {
+			t.Errorf("inherits %v: %v, it is shown as %s", inherits, err, limit.Type())
+		}
+		if err := limit.Set("-1"); err == nil || strings.Contains(err.Error(), "inherit") != inherits {
+			t.Errorf("inherits %v: -1 is answered %v", inherits, err)
 		}
 	}
 }

@@ -128,8 +128,9 @@ func (c *cli) oneTeam(cmd *cobra.Command, do func(context.Context, *client.Clien
 // limitFlags are the limits of a team as flags.
 type limitFlags struct{ concurrent, usd, runs, rate *limitFlag }
 
-func newLimitFlags(flags *pflag.FlagSet) limitFlags {
-	l := limitFlags{countLimit(), usdLimit(), countLimit(), countLimit()}
+// newLimitFlags adds them; inherits says whether there is a default to inherit.
+func newLimitFlags(flags *pflag.FlagSet, inherits bool) limitFlags {
+	l := limitFlags{countLimit(inherits), usdLimit(inherits), countLimit(inherits), countLimit(inherits)}
 	flags.Var(l.concurrent, "max-concurrent-runs", "runs at the same time; 0 lets nothing launch")
 	flags.Var(l.usd, "monthly-usd", "dollars in a calendar month")
 	flags.Var(l.runs, "monthly-runs", "runs in a calendar month")
@@ -167,7 +168,7 @@ func newTeamsCreate(c *cli) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&create.Name, "name", "", "name for people")
 	flags.StringVar(&create.Organisation, "organisation", "", "organisation that it belongs to")
-	limits := newLimitFlags(flags)
+	limits := newLimitFlags(flags, true)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		create.ID = args[0]
 		create.Limits, _ = limits.limits()
@@ -190,7 +191,7 @@ func newTeamsSet(c *cli) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&name, "name", "", "name for people")
 	flags.StringVar(&organisation, "organisation", "", "organisation that it belongs to")
-	limits := newLimitFlags(flags)
+	limits := newLimitFlags(flags, true)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var patch api.TeamPatch
 		if flags.Changed("name") {

@@ -92,7 +92,7 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 	f.draft = oneOf{allowed: []string{"include", "exclude", "only"}}
 	f.forks = f.draft
 	flags := cmd.Flags()
-	flags.StringVar(&f.file, "rules", "", "file with the rules as YAML or JSON: `rules: [{repo: acme/*, bot: review-pr}]`; - is standard input")
+	flags.StringVar(&f.file, "rules", "", "`FILE` with the rules as YAML or JSON, such as rules: [{repo: acme/*, bot: review-pr}]; - is standard input")
 	flags.StringVarP(&f.bot, "bot", "b", "", "instead of a file: the bot of the only rule")
 	flags.StringVar(&f.repo, "repo", "", "with --bot: repositories, such as acme/* or acme/**")
 	flags.StringVar(&f.base, "base", "", "with --bot: branches to be merged into, such as main")

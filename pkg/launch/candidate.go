@@ -78,11 +78,11 @@ func (s *Service) candidate(a *admission, w Workload, budget, least *holdfast.Mi
 	case c.ask <= 0:
 		return candidate{}, invalid("budget_usd", fmt.Sprintf("the run would ask for %s", c.ask.Dollars()), "more than 0 dollars")
 	case least != nil && *least > c.ask:
-		return candidate{}, invalid("min_budget_usd", fmt.Sprintf("the run asks for %s at most", c.ask.Dollars()), "at most "+c.ask.String())
+		return candidate{}, invalid("min_budget_usd", fmt.Sprintf("the run asks for %s at most", c.ask.Dollars()), "at most "+c.ask.Dollars())
 	case least != nil:
 		c.minimum = *least
 	case w.bot.MinBudget != nil && *w.bot.MinBudget > c.ask:
-		return candidate{}, invalid("budget_usd", fmt.Sprintf("the run would ask for %s, and its bot needs %s", c.ask.Dollars(), w.bot.MinBudget.Dollars()), "at least "+w.bot.MinBudget.String())
+		return candidate{}, invalid("budget_usd", fmt.Sprintf("the run would ask for %s, and its bot needs %s", c.ask.Dollars(), w.bot.MinBudget.Dollars()), "at least "+w.bot.MinBudget.Dollars())
 	case w.bot.MinBudget != nil:
 		c.minimum = *w.bot.MinBudget
 	}

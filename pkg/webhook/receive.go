@@ -107,7 +107,7 @@ func (r *Receiver) judge(ctx context.Context, hook Hook, header http.Header, bod
 	if ignored == "" {
 		rule, found := hook.match(event)
 		if !found {
-			d.Ignored = fmt.Sprintf("no rule wants %s of %s#%d", d.Event, event.Repo, event.Number)
+			d.Ignored = fmt.Sprintf("no rule wants %s of %s#%d%s", d.Event, event.Repo, event.Number, hook.leftOut(event))
 		}
 		work, d.Bot = rule.work(event), rule.Bot
 	}
@@ -126,6 +126,22 @@ func (h Hook) match(e Event) (Rule, bool) {
 		}
 	}
 	return Rule{}, false
+}
+
+// leftOut says that an event which no rule wants is a draft's or comes from a fork,
+// where a rule would want it otherwise; else it is empty.
+func (h Hook) leftOut(e Event) string {
+	other := e
+	other.Draft, other.Fork = false, false
+	switch _, wanted := h.match(other); {
+	case !wanted:
+		return ""
+	case e.Draft && e.Fork:
+		return ": it is a draft from a fork"
+	case e.Draft:
+		return ": it is a draft"
+	}
+	return ": it comes from a fork"
 }
 
 func words(actions []Action) string {

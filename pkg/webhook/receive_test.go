@@ -252,6 +252,21 @@ func TestAnIgnoredDeliveryIsJudgedAgainUnderChangedRules(t *testing.T) {
 	}
 }
 
+func TestADeliveryThatIsLeftOutForBeingADraftOrAForksSaysSo(t *testing.T) {
+	w := newWorld(t)
+	h := w.hook(webhook.GitHub, webhook.Rule{Repo: "acme/*", Bot: "probe"})
+	elsewhere := w.hook(webhook.GitHub, webhook.Rule{Repo: "elsewhere/*", Bot: "probe"})
+	for name, want := range map[string]string{"github_draft": "it is a draft", "github_fork": "it comes from a fork"} {
+		d := fixture(t, webhook.GitHub, "pull_request", name, name)
+		if why := w.ignored(h, d); !strings.HasSuffix(why, ": "+want) {
+			t.Errorf("%s is ignored because %q, want %q", name, why, want)
+		}
+		if why := w.ignored(elsewhere, d); strings.Contains(why, want) {
+			t.Errorf("%s of another repository is ignored because %q", name, why)
+		}
+	}
+}
+
 func TestPingsTestsAndOtherEventsAreAnsweredAndLaunchNothing(t *testing.T) {
 	for name, d := range map[string]delivery{
 		"ping":                 fixture(t, webhook.GitHub, "ping", "github_ping", "p"),
