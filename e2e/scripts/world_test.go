@@ -65,10 +65,11 @@ func newWorld(ctx context.Context, under stores, team holdfast.TeamID, clock *cl
 		return nil, err
 	}
 	count := func(n int64) holdfast.CountLimit { return holdfast.CountLimit{LimitSetting: holdfast.LimitTo(n)} }
-	usd := holdfast.USDLimit{LimitSetting: holdfast.LimitTo(int64(50 * holdfast.OneUSD))}
+	// Wide enough for whatever a script leaves running: a refusal is a fault here.
+	usd := holdfast.USDLimit{LimitSetting: holdfast.LimitTo(int64(300 * holdfast.OneUSD))}
 	for id, limits := range map[holdfast.TeamID]teams.Limits{
-		team:                      {MaxConcurrentRuns: count(9), MonthlyUSD: usd, MonthlyRuns: count(40), LaunchesPerMinute: count(100)},
-		holdfast.TeamID(w.full()): {MaxConcurrentRuns: count(0), LaunchesPerMinute: count(100)},
+		team:                      {MaxConcurrentRuns: count(60), MonthlyUSD: usd, MonthlyRuns: count(60), LaunchesPerMinute: count(200)},
+		holdfast.TeamID(w.full()): {MaxConcurrentRuns: count(0), LaunchesPerMinute: count(200)},
 	} {
 		if _, err := repository.Create(ctx, teams.Team{ID: id, Limits: limits, CreatedAt: clock.Now()}); err != nil && !errors.Is(err, records.ErrExists) {
 			return nil, err
