@@ -212,6 +212,9 @@ func TestTheBakedCatalogPassesItsOwnCheckAndSharesNothing(t *testing.T) {
 	if diff := cmp.Diff([]string{"probe", "review-pr", "feature-dev", "docs-writer"}, names); diff != "" {
 		t.Error(diff)
 	}
+	if _, ok := botsource.Baked()[1].Inputs["pr"]; !ok {
+		t.Error("review-pr does not take the number that docs/surfaces.md lets a webhook give it")
+	}
 	r := botsource.NewResolver(open(t, memory.NewRecords()), botsource.Options{})
 	first, _, _ := r.Resolve(t.Context(), "", "probe")
 	first.Bot.Command[0] = "changed"

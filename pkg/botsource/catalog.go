@@ -16,9 +16,11 @@ const Executable = "holdfast"
 // because they run the binary's own sample agent. An operator overrides one by
 // storing a platform bot of its name.
 func Baked() []holdfast.Bot {
+	reviews := sample("review-pr", "3", "0.30", 1*holdfast.OneUSD, "Reviews a pull request (a sample: works some seconds and reports spend).")
+	reviews.Inputs["pr"] = holdfast.BotInput{} // what a webhook names; the sample reads no pull request
 	return []holdfast.Bot{
 		sample("probe", "0", "0", 50_000, "Prints a line and ends at once: shows that a launch goes all the way through."),
-		sample("review-pr", "3", "0.30", 1*holdfast.OneUSD, "Reviews a pull request (a sample: works some seconds and reports spend)."),
+		reviews,
 		sample("feature-dev", "6", "1.20", 3*holdfast.OneUSD, "Builds a feature (a sample: works some seconds and reports spend)."),
 		sample("docs-writer", "4", "0.40", 1*holdfast.OneUSD, "Writes documentation (a sample: works some seconds and reports spend)."),
 	}
