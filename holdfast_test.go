@@ -241,6 +241,9 @@ func TestClipNeverCutsARuneAndCarriesNoControlCharacters(t *testing.T) {
 	if got := holdfast.Clip("a\nb\x1b[31m", 40); strings.ContainsAny(got, "\n\x1b") {
 		t.Errorf("control characters pass: %q", got)
 	}
+	if got := holdfast.Clip("a\u009b31mb\u2028c\u202ed\u2066e", 40); got != "a 31mb c d e" {
+		t.Errorf("what steers a line passes: %q", got)
+	}
 	if got := holdfast.Clip(strings.Repeat("é", 30), 5); got != "éé…" {
 		t.Errorf("cut to %q", got)
 	}

@@ -3,6 +3,7 @@ package holdfast
 import (
 	"fmt"
 	"strings"
+	"unicode"
 )
 
 // BotID is a bot's stored name: [a-z0-9][a-z0-9-]{0,62}. A name that a person
@@ -158,10 +159,11 @@ func ValidName(s string) bool {
 }
 
 // Clip shortens a text that came from outside so that it may stand in a message:
-// at most n bytes, control characters as blanks, cut at a rune.
+// at most n bytes, control characters and those that reorder a line as blanks, cut at a
+// rune.
 func Clip(s string, n int) string {
 	clean := strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if IsControl(r) {
 			return ' '
 		}
 		return r
@@ -175,4 +177,12 @@ func Clip(s string, n int) string {
 		cut--
 	}
 	return clean[:cut] + "…"
+}
+
+// IsControl says whether a rune steers a terminal or a line instead of standing in it:
+// the control characters (those from U+0080 on too, of which one begins an escape
+// sequence), the ends of lines and paragraphs, and what turns the direction of the text
+// behind it, so that a line reads as something else than it says.
+func IsControl(r rune) bool {
+	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || (r >= '\u202a' && r <= '\u202e') || (r >= '\u2066' && r <= '\u2069')
 }

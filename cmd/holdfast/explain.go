@@ -53,10 +53,10 @@ it can fit at the earliest.`,
 func (c *cli) writeStory(w io.Writer, story api.Explanation) error {
 	var b strings.Builder
 	for _, sentence := range story.Summary {
-		b.WriteString(sentence + "\n")
+		b.WriteString(oneLine(sentence) + "\n")
 	}
 	if story.Change != "" {
-		b.WriteString("what would have admitted it: " + story.Change + "\n")
+		b.WriteString("what would have admitted it: " + oneLine(story.Change) + "\n")
 	}
 	if !story.Earliest.IsZero() {
 		b.WriteString("it can fit at the earliest at " + showTime(story.Earliest))

@@ -75,14 +75,30 @@ func encode(w io.Writer, f format, v any) error {
 	return err
 }
 
-// table is rows under a header, printed in columns of equal width.
+// table is rows under a header, printed in columns of equal width. A cell holds what
+// others wrote: it is one line, and steers no terminal.
 type table struct {
 	header []string
 	rows   [][]string
 	empty  string // what to say when there are no rows
 }
 
-func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+func (t *table) add(cells ...string) {
+	for i, cell := range cells {
+		cells[i] = oneLine(cell)
+	}
+	t.rows = append(t.rows, cells)
+}
+
+// oneLine is a text of others as one line for a terminal.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if holdfast.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
 
 // write prints the table, without a header when it has no rows.
 func (t *table) write(w io.Writer) error {

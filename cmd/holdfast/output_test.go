@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +99,22 @@ func TestATableHasColumnsAndNoTrailingBlanks(t *testing.T) {
 	table.add("-", "")
 	if err := table.write(&b); err != nil || b.String() != "A       LONG\ngrößer  x\n-\n" {
 		t.Errorf("%q, %v", b.String(), err)
+	}
+}
+
+func TestWhatOthersWroteSteersNoTerminal(t *testing.T) {
+	const hostile = "a\x1b[2Jb\u009b31mc\u202ed\u2066e\nf\x00"
+	var list, one, story strings.Builder
+	table := &table{header: []string{"TITLE"}}
+	table.add(hostile)
+	err := errors.Join(table.write(&list), writeRun(&one, api.Run{ID: "r", Detail: hostile}), (&cli{}).writeStory(&story, api.Explanation{Summary: []string{hostile}, Change: hostile}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"list": list.String(), "run": one.String(), "explain": story.String()} {
+		if strings.ContainsAny(text, "\x1b\u009b\u202e\u2066\x00") || !strings.Contains(text, "a [2Jb 31mc d e f") {
+			t.Errorf("%s: %q", name, text)
+		}
 	}
 }
 

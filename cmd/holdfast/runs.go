@@ -143,7 +143,7 @@ func writeRun(w io.Writer, run api.Run) error {
 	var b strings.Builder
 	line := func(name, value string) {
 		if value != "" && value != "-" {
-			fmt.Fprintf(&b, "%-12s %s\n", name, value)
+			fmt.Fprintf(&b, "%-12s %s\n", name, oneLine(value))
 		}
 	}
 	status := run.Status

@@ -81,7 +81,7 @@ func setParameter(name, text string, v reflect.Value, tag reflect.StructTag) bad
 	one := func(problem, allowed string) badRequest {
 		return badRequest{{Field: name, Problem: problem, Allowed: allowed}}
 	}
-	if len(text) > maxParameter || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	if len(text) > maxParameter || !utf8.ValidString(text) || strings.ContainsFunc(text, holdfast.IsControl) {
 		return one("it is too long or holds control characters", fmt.Sprintf("at most %d bytes of text", maxParameter))
 	}
 	if custom, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
