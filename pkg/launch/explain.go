@@ -96,9 +96,11 @@ func judgement(d decisions.Decision) []string {
 	case d.Subject.IsZero():
 		return append(lines, fmt.Sprintf("It was refused: %s.", d.Detail))
 	case d.Cause != "":
-		return append(lines, fmt.Sprintf("It was refused on %s: %s, because the rest is reserved (%s).", d.Subject, d.Reason, d.Cause))
+		lines = append(lines, fmt.Sprintf("It was refused on %s: %s, because the rest is reserved (%s).", d.Subject, d.Reason, d.Cause))
+	default:
+		lines = append(lines, fmt.Sprintf("It was refused on %s: %s.", d.Subject, d.Reason))
 	}
-	return append(lines, fmt.Sprintf("It was refused on %s: %s.", d.Subject, d.Reason))
+	return append(lines, "What comes behind that check was not judged; a preview judges all of it.")
 }
 
 // holders says who held what when a launch was refused.
@@ -191,7 +193,7 @@ func change(d decisions.Decision) string {
 	case holdfast.DenyTeamSuspended:
 		return fmt.Sprintf("lift the suspension of team %s, or of its organisation", d.Team)
 	case holdfast.DenyRepoQuota:
-		return fmt.Sprintf("raise the quota of %s", d.Repo)
+		return fmt.Sprintf("raise the quota of %s above what is used (holdfast policy quota)", d.Repo)
 	case holdfast.DenyLaunchRate:
 		return fmt.Sprintf("raise launches_per_minute of team %s, or of its organisation", d.Team)
 	case holdfast.DenyUnknownBot:

@@ -131,7 +131,7 @@ func TestARefusalTellsWhoHeldWhatAtThatInstant(t *testing.T) {
 	w.apply(w.ended(run.ID, grant.Attempt, 1, "finished"))
 	e := w.explained(denial)
 	story := strings.Join(e.Summary, "\n")
-	for _, part := range []string{"platform/feature-dev held 1 slot", "platform/review-pr held 0 slots of the 2 slots reserved for it", "because the rest is reserved (capacity_reserved)"} {
+	for _, part := range []string{"platform/feature-dev held 1 slot", "platform/review-pr held 0 slots of the 2 slots reserved for it", "because the rest is reserved (capacity_reserved)", "What comes behind that check was not judged"} {
 		if !strings.Contains(story, part) {
 			t.Errorf("the story lacks %q:\n%s", part, story)
 		}
