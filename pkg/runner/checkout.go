@@ -98,7 +98,7 @@ func (a *attempt) checkoutJob(ctx context.Context, work workspace) (checkoutJob,
 	if err := checkRef(bot.Ref); err != nil {
 		return checkoutJob{}, err
 	}
-	job := checkoutJob{URL: bot.RepoURL, Ref: bot.Ref, Home: work.temp, Limit: a.runner.options.CloneLimit}
+	job := checkoutJob{URL: bot.RepoURL, Ref: bot.Ref, Home: work.temp, Limit: a.runner.options.CloneLimit, Memory: a.runner.options.CloneMemory}
 	if u.Scheme == "ssh" || a.runner.options.Secrets == nil {
 		return job, nil // ssh has the keys of the runner's own user
 	}
@@ -194,5 +194,6 @@ func (w workspace) checkoutEnviron(own func(string) string) []string {
 const (
 	defaultCloneWithin = 5 * time.Minute
 	defaultCloneLimit  = 2 << 30
+	defaultCloneMemory = 2 << 30
 	maxToken           = 4096
 )

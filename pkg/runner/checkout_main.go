@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,6 +34,9 @@ type checkoutJob struct {
 	Home  string `json:"home"`          // an empty folder
 	Token string `json:"token,omitempty"`
 	Limit int64  `json:"limit"` // bytes that the clone may have
+	// Memory is how many bytes each program of git may have: git keeps a server's list of
+	// branches in memory, however long the server makes it.
+	Memory int64 `json:"memory"`
 }
 
 // credential is what the helper is given, through a pipe that it reads once.
@@ -109,9 +113,15 @@ func (j checkoutJob) run(ctx context.Context) error {
 }
 
 // git runs one git command. What it says is passed on, without the token, and its last
-// line is the error's.
+// line is the error's. The shell sets the limit that git and what it starts inherit;
+// where it cannot, a lower one is in force, or the system has none.
 func (j checkoutJob) git(ctx context.Context, u *url.URL, token bool, words []string) error {
-	command := exec.CommandContext(ctx, "git", words...)
+	program, err := exec.LookPath("git")
+	if err != nil {
+		return fmt.Errorf("git cannot be started, is it installed? %w", err)
+	}
+	limited := append([]string{"-c", `ulimit -d "$0" 2>/dev/null; exec "$@"`, strconv.FormatInt(max(1, j.Memory>>10), 10), program}, words...)
+	command := exec.CommandContext(ctx, "/bin/sh", limited...)
 	command.Env = append(os.Environ(), j.environ(u, token && j.Token != "")...)
 	said, err := command.StderrPipe()
 	if err != nil {
@@ -126,7 +136,7 @@ func (j checkoutJob) git(ctx context.Context, u *url.URL, token bool, words []st
 		command.ExtraFiles = []*os.File{pipe}
 	}
 	if err := command.Start(); err != nil {
-		return fmt.Errorf("git cannot be started, is it installed? %w", err)
+		return fmt.Errorf("git cannot be started: %w", err)
 	}
 	last := ""
 	for lines := bufio.NewScanner(said); lines.Scan(); {

@@ -63,6 +63,7 @@ type Options struct {
 	Secrets     SecretSource  // nil: repositories are cloned without a token
 	CloneWithin time.Duration // how long a clone may take: 5 min
 	CloneLimit  int64         // bytes that a clone may have: 2 GiB
+	CloneMemory int64         // bytes of memory that each program of git may have, where the system can limit it (Linux): 2 GiB
 	Clock       clock.Clock   // for the times in reports: clock.System
 	Log         *slog.Logger  // nil: nothing is logged
 	Events      Events
@@ -123,6 +124,7 @@ func New(q Queue, o Options) (*Runner, error) {
 	orElse(&o.LogLimit, 16<<20)
 	orElse(&o.CloneWithin, defaultCloneWithin)
 	orElse(&o.CloneLimit, defaultCloneLimit)
+	orElse(&o.CloneMemory, defaultCloneMemory)
 	if o.Clock == nil {
 		o.Clock = clock.System{}
 	}
@@ -135,7 +137,7 @@ func New(q Queue, o Options) (*Runner, error) {
 	}{
 		{"lease", int64(o.Lease)}, {"heartbeat", int64(o.Heartbeat)}, {"max_duration", int64(o.MaxDuration)}, {"stop_grace", int64(o.StopGrace)},
 		{"drain_grace", int64(o.DrainGrace)}, {"report_every", int64(o.ReportEvery)}, {"log_limit", o.LogLimit},
-		{"clone_within", int64(o.CloneWithin)}, {"clone_limit", o.CloneLimit},
+		{"clone_within", int64(o.CloneWithin)}, {"clone_limit", o.CloneLimit}, {"clone_memory", o.CloneMemory},
 	} {
 		if d.value < 0 {
 			return nil, &holdfast.InvalidError{Field: d.field, Problem: "is negative", Allowed: "0 for the default, or more"}
