@@ -186,6 +186,7 @@ func newAccountsToken(c *cli) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use: "token ACCOUNT", Short: "Issue a token of an account and print it, this once",
+		Long:    "Token issues a token of any account, which takes an operator; everybody issues their own\nwith \"holdfast whoami token\". Its text alone goes to standard output.",
 		Example: "  holdfast accounts token nightly --name cron --team web --expires-in 90d", Args: exactly("ACCOUNT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := required(cmd, "name", "what the token is for"); err != nil {

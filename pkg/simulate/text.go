@@ -344,7 +344,11 @@ func differencesText(w io.Writer, title string, differences []Difference) {
 	}
 	fmt.Fprintf(w, "\n%s\n", title)
 	table(w, lines)
-	if same > 0 {
+	switch same {
+	case 0:
+	case 1:
+		fmt.Fprint(w, "1 more bot fares the same.\n")
+	default:
 		fmt.Fprintf(w, "%d more bots fare the same.\n", same)
 	}
 }

@@ -123,6 +123,9 @@ func (d Document) Error(key, problem, allowed string) error {
 }
 
 func place(file string, line int, path string) string {
+	if file == "-" {
+		file = "standard input"
+	}
 	if path == "" {
 		return fmt.Sprintf("%s line %d", file, line)
 	}

@@ -122,6 +122,13 @@ func TestBadInputNamesFileLineFieldAndWhatIsAllowed(t *testing.T) {
 	}
 }
 
+func TestStandardInputIsNamedInWords(t *testing.T) {
+	var policy api.BudgetFloor
+	if err := yamlfile.Decode("-", []byte("nope: 1\n"), &policy); err == nil || !strings.HasPrefix(err.Error(), "standard input line 1: nope: ") {
+		t.Errorf("it says %v", err)
+	}
+}
+
 func TestDocumentsAndTheirKeysKeepTheirOrder(t *testing.T) {
 	docs, err := yamlfile.Parse("f.yaml", []byte("\xef\xbb\xbfteams: []\nbots: []\n---\n# only a comment\n---\npolicy: {}\n--- \nlimits: {}\n"))
 	if err != nil {
