@@ -154,7 +154,7 @@ func (c *cli) traceLines(self string) string {
 	if err == nil && len(own) > 0 {
 		return line + "\n"
 	}
-	return "  " + self + " simulate examples/trace.csv --policy examples/policy.yaml\n" + line + "   # once there are transcripts on this machine\n"
+	return "  " + self + " simulate examples/trace.csv --policy examples/policy.yaml --caps examples/caps.yaml\n" + line + "   # once there are transcripts on this machine\n"
 }
 
 // play shows the incident on the terminal.
