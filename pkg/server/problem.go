@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -133,7 +134,7 @@ func failureOf(err error) *failure {
 	case errors.Is(err, launch.ErrForbidden):
 		return because(fail(http.StatusForbidden, "forbidden", "the token's role does not allow this"), err)
 	case errors.Is(err, launch.ErrConflict):
-		return because(fail(http.StatusConflict, "conflict", holdfast.Clip(err.Error(), 300)), err)
+		return because(fail(http.StatusConflict, "conflict", holdfast.Clip(strings.TrimSuffix(err.Error(), ": "+launch.ErrConflict.Error()), 300)), err)
 	case errors.Is(err, records.ErrExists):
 		return because(fail(http.StatusConflict, "exists", "it exists already"), err)
 	case errors.Is(err, records.ErrRevision):

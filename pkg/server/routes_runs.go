@@ -198,10 +198,18 @@ func (s *Server) story(ctx context.Context, c call, id string) (answer[api.Expla
 	return answer[api.Explanation]{Body: out}, nil
 }
 
+// ofRun has an error of one run say that it is the run which is not there.
+func ofRun(err error) error {
+	if errors.Is(err, launch.ErrNotFound) {
+		return because(notFound("run"), err)
+	}
+	return err
+}
+
 func (s *Server) cancel(ctx context.Context, c call, in runInput) (answer[api.Run], error) {
 	run, err := s.deps.Launch.Cancel(ctx, c.Principal, holdfast.RunID(in.Run))
 	if err != nil {
-		return answer[api.Run]{}, err
+		return answer[api.Run]{}, ofRun(err)
 	}
 	s.noteRun(c, "run.cancelled", run)
 	return answer[api.Run]{Body: RunOnWire(run)}, nil
@@ -211,7 +219,7 @@ func (s *Server) resume(ctx context.Context, c call, in runInput) (answer[api.Ru
 	run, denial, err := s.deps.Launch.Resume(ctx, c.Principal, holdfast.RunID(in.Run))
 	switch {
 	case err != nil:
-		return answer[api.Run]{}, err
+		return answer[api.Run]{}, ofRun(err)
 	case denial.Denied():
 		return answer[api.Run]{}, refusal(denial)
 	}
@@ -227,7 +235,7 @@ type heartbeatInput struct {
 func (s *Server) heartbeat(ctx context.Context, c call, in heartbeatInput) (answer[api.HeartbeatAnswer], error) {
 	lease, err := s.deps.Launch.Heartbeat(ctx, c.Principal, holdfast.RunID(in.Run), in.Body.SpentUSD)
 	if err != nil {
-		return answer[api.HeartbeatAnswer]{}, err
+		return answer[api.HeartbeatAnswer]{}, ofRun(err)
 	}
 	return answer[api.HeartbeatAnswer]{Body: api.HeartbeatAnswer{ExpiresAt: utc(lease.ExpiresAt), Stop: lease.Stop, Reason: lease.Reason}}, nil
 }
@@ -240,7 +248,7 @@ type settleInput struct {
 func (s *Server) settle(ctx context.Context, c call, in settleInput) (answer[api.SettleAnswer], error) {
 	closed, err := s.deps.Launch.Settle(ctx, c.Principal, holdfast.RunID(in.Run), in.Body.SpentUSD, in.Body.Outcome)
 	if err != nil {
-		return answer[api.SettleAnswer]{}, err
+		return answer[api.SettleAnswer]{}, ofRun(err)
 	}
 	return answer[api.SettleAnswer]{Body: api.SettleAnswer{Closed: closed}}, nil
 }
