@@ -50,7 +50,7 @@ func New(ctx context.Context, db records.DB) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Repository{table}, nil
+	return &Repository{table.Remember(func(r Row) Row { r.Bot = clone(r.Bot); return r })}, nil
 }
 
 // owner is the index value of a team's bots; the platform's when team is empty.

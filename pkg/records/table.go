@@ -13,6 +13,7 @@ type Table[T any] struct {
 	name       string
 	id         func(T) string
 	keys       func(T) map[string]string
+	memo       *memo[T] // nil: every body is decoded
 }
 
 // Versioned is a value with the revision that it was read at.
@@ -39,7 +40,14 @@ func (t *Table[T]) Get(ctx context.Context, id string) (Versioned[T], error) {
 	if err != nil {
 		return Versioned[T]{}, fmt.Errorf("get %s %q: %w", t.name, id, err)
 	}
-	return t.decode(r)
+	if value, known := t.memo.get(r); known {
+		return Versioned[T]{value, r.Revision}, nil
+	}
+	v, err := t.decode(r)
+	if err == nil {
+		t.memo.put(r, v.Value)
+	}
+	return v, err
 }
 
 // Insert stores a new value; the error matches [ErrExists] when its id is taken.
