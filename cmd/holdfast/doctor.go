@@ -114,6 +114,7 @@ func (c *cli) diagnose(ctx context.Context) (diagnosis, error) {
 	findings = append(findings, ready...)
 	if ready[0].Verdict == verdictOK {
 		findings = append(findings, checkToken(ctx, server, settings), checkClock(transport))
+		findings = append(findings, checkMaintenance(ctx, server, c.clock())...)
 	}
 	findings = append(findings, checkFolder(settings.Data)...)
 	failed := slices.ContainsFunc(findings, func(f finding) bool { return f.Verdict == verdictFail })
@@ -178,6 +179,23 @@ func checkToken(ctx context.Context, server *client.Client, settings config.Clie
 		return finding{"token", verdictFail, plain(err), "the server's log says more"}
 	}
 	return finding{"token", verdictOK, "the token from " + settings.TokenFrom + " is accepted", ""}
+}
+
+// checkMaintenance says that nothing launches because of the maintenance fence. Only an
+// operator may read it; to others, and while it is down, there is nothing to say.
+func checkMaintenance(ctx context.Context, server *client.Client, now time.Time) []finding {
+	fence, err := server.Maintenance(ctx)
+	if err != nil || !fence.On || !fence.Until.IsZero() && !now.Before(fence.Until) {
+		return nil // what is wrong with the server or the token is said by the other checks
+	}
+	text := "the platform is under maintenance and starts nothing"
+	if fence.Message != "" {
+		text += ": " + oneLine(fence.Message)
+	}
+	if !fence.Until.IsZero() {
+		text += "; it ends by itself at " + showTime(fence.Until)
+	}
+	return []finding{{"maintenance", verdictWarn, text, "echo '{on: false}' | holdfast settings set maintenance -f - ends it"}}
 }
 
 // checkClock compares this machine's clock with the server's. The Date header has

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -37,6 +38,36 @@ func TestDoctorShowsWhatAServerSaysOfItself(t *testing.T) {
 		}
 		findings := checkServer(t.Context(), c, config.Client{URL: server.URL})
 		if diff := cmp.Diff(test.want, findings[1:]); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+}
+
+func TestDoctorSaysThatNothingLaunchesDuringMaintenance(t *testing.T) {
+	for name, test := range map[string]struct {
+		status int
+		body   string
+		want   []finding
+	}{
+		"it is on": {200, `{"on":true,"message":"back at noon","until":"2026-12-01T12:00:00Z","origin":"stored"}`, []finding{{
+			"maintenance", verdictWarn, "the platform is under maintenance and starts nothing: back at noon; it ends by itself at 2026-12-01 12:00:00Z",
+			"echo '{on: false}' | holdfast settings set maintenance -f - ends it",
+		}}},
+		"it ended by itself":    {200, `{"on":true,"until":"2026-12-01T11:00:00Z","origin":"stored"}`, nil},
+		"it is off":             {200, `{"on":false,"origin":"stored"}`, nil},
+		"the token may not ask": {403, `{"status":403,"code":"forbidden","title":"Forbidden"}`, nil},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(test.status)
+			_, _ = io.WriteString(w, test.body)
+		}))
+		t.Cleanup(server.Close)
+		c, err := client.New(server.URL, "", client.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, checkMaintenance(t.Context(), c, time.Date(2026, 12, 1, 11, 0, 0, 0, time.UTC))); diff != "" {
 			t.Errorf("%s:\n%s", name, diff)
 		}
 	}
