@@ -43,7 +43,10 @@ type remembered struct {
 	// it whose process died: its document, if it came so far, is the answer.
 	Run    holdfast.RunID `json:"run,omitempty"`
 	Before holdfast.RunID `json:"before,omitempty"`
-	At     time.Time      `json:"at"`
+	// Team is what the acceptance is about, where the path does not name it: who left the
+	// team is not told it again.
+	Team holdfast.TeamID `json:"team,omitempty"`
+	At   time.Time       `json:"at"`
 }
 
 // keyring remembers idempotency keys.
@@ -90,11 +93,17 @@ func (s *Server) once(w http.ResponseWriter, r *http.Request, rt route, c call, 
 		return err
 	}
 	if held.Value.Done {
-		return replay(w, held.Value, rt)
+		if team := held.Value.Team; team != "" {
+			if err := c.mine(team, "team"); err != nil {
+				return err
+			}
+		}
+		return replay(w, held.Value)
 	}
 	c.run, c.before = held.Value.Run, held.Value.Before
 	kept := &keptWriter{header: w.Header()}
 	err = rt.serve(kept, r, c)
+	held.Value.Team = c.acts.about
 	saving, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 5*time.Second)
 	defer cancel()
 	if saved := s.keys.finish(saving, held, kept, rt, err); saved != nil {
@@ -204,9 +213,9 @@ func (k *keyring) finish(ctx context.Context, held records.Versioned[remembered]
 }
 
 // replay answers with the first acceptance.
-func replay(w http.ResponseWriter, entry remembered, rt route) error {
+func replay(w http.ResponseWriter, entry remembered) error {
 	if entry.Status == http.StatusConflict {
-		return fail(http.StatusConflict, "done_before", "this request was carried out before, and its answer is not kept because it holds a secret; "+rt.summary+" again with a new key")
+		return fail(http.StatusConflict, "done_before", "this request was carried out before, and its answer is not kept because it holds a secret; a new key does it again")
 	}
 	w.Header().Set("Idempotency-Replayed", "true")
 	w.Header().Set("Cache-Control", "no-store")

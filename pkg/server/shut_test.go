@@ -75,3 +75,15 @@ func TestALogThatIsFollowedEndsWithTheRoleThatOpenedIt(t *testing.T) {
 	w.call("operator", "DELETE", "/api/teams/acme/members/guest", "").want(204)
 	log.ends() // the run lives on
 }
+
+func TestAReplayIsForWhoIsStillInTheTeam(t *testing.T) {
+	t.Parallel()
+	w := build(t, nil)
+	w.person("guest", auth.Membership{Team: "acme", Role: auth.Member})
+	first := w.launched("guest", probe, "Idempotency-Key", "k")
+	if again := w.launched("guest", probe, "Idempotency-Key", "k"); again.ID != first.ID {
+		t.Fatalf("the replay is of run %s, want %s", again.ID, first.ID)
+	}
+	w.call("operator", "DELETE", "/api/teams/acme/members/guest", "").want(204)
+	w.call("guest", "POST", "/api/runs", probe, "Idempotency-Key", "k").problem(404)
+}
