@@ -101,7 +101,7 @@ func plain(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "interrupted"
 	}
-	return strings.Join(strings.Fields(err.Error()), " ")
+	return strings.Join(strings.Fields(oneLine(err.Error())), " ")
 }
 
 // advised is an error on one line with the way out where there is one.

@@ -104,14 +104,14 @@ func TestATableHasColumnsAndNoTrailingBlanks(t *testing.T) {
 
 func TestWhatOthersWroteSteersNoTerminal(t *testing.T) {
 	const hostile = "a\x1b[2Jb\u009b31mc\u202ed\u2066e\nf\x00"
-	var list, one, story strings.Builder
+	var list, one, story, rows strings.Builder
 	table := &table{header: []string{"TITLE"}}
 	table.add(hostile)
-	err := errors.Join(table.write(&list), writeRun(&one, api.Run{ID: "r", Detail: hostile}), (&cli{}).writeStory(&story, api.Explanation{Summary: []string{hostile}, Change: hostile}))
+	err := errors.Join(table.write(&list), writeRun(&one, api.Run{ID: "r", Detail: hostile}), (&cli{}).writeStory(&story, api.Explanation{Summary: []string{hostile}, Change: hostile}), writeRows(&rows, [][2]string{{"title", hostile}}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"list": list.String(), "run": one.String(), "explain": story.String()} {
+	for name, text := range map[string]string{"list": list.String(), "run": one.String(), "explain": story.String(), "rows": rows.String(), "error": plain(errors.New(hostile))} {
 		if strings.ContainsAny(text, "\x1b\u009b\u202e\u2066\x00") || !strings.Contains(text, "a [2Jb 31mc d e f") {
 			t.Errorf("%s: %q", name, text)
 		}

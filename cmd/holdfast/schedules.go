@@ -108,7 +108,7 @@ func writeSchedule(c *cli, s api.Schedule) error {
 // writeRows writes names and values below one another.
 func writeRows(w io.Writer, rows [][2]string) error {
 	for _, row := range rows {
-		if _, err := fmt.Fprintf(w, "%-14s %s\n", row[0], row[1]); err != nil {
+		if _, err := fmt.Fprintf(w, "%-14s %s\n", row[0], oneLine(row[1])); err != nil {
 			return err
 		}
 	}
