@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/records"
+	"github.com/holdfast-io/holdfast/pkg/records/recordstest"
 	"github.com/holdfast-io/holdfast/pkg/surface"
 	"github.com/holdfast-io/holdfast/pkg/surface/surfacetest"
 	"github.com/holdfast-io/holdfast/pkg/teams"
@@ -176,6 +178,26 @@ func TestADuplicateLaunchesOnceAndItsLosersTakeNothing(t *testing.T) {
 				t.Errorf("%d runs", len(w.All()))
 			}
 		})
+	}
+}
+
+// The order is forced: the duplicate comes while the first one's run is being written.
+func TestADuplicateThatComesWhileTheFirstIsLaunchedIsKeptOut(t *testing.T) {
+	w := newWorld(t)
+	h := w.hook(webhook.GitHub)
+	came := 0
+	w.DB.Before(func(_ context.Context, op recordstest.Operation) error {
+		if op.Verb == "insert" && op.Collection == "runs" && came == 0 {
+			came++
+			if _, err := w.receive(h, opened(t, webhook.GitHub, 1)); !errors.Is(err, webhook.ErrInProgress) {
+				t.Errorf("the duplicate was answered %v, want that the first is in progress", err)
+			}
+		}
+		return nil
+	})
+	w.launched(h, opened(t, webhook.GitHub, 1))
+	if came != 1 || len(w.All()) != 1 {
+		t.Errorf("%d duplicates and %d runs", came, len(w.All()))
 	}
 }
 
