@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -43,6 +44,11 @@ func (m *Metrics) Ledger() capacityledger.Events {
 		},
 		Failed: func(string, error) { m.ledgerErrors.Inc() },
 	}
+}
+
+// CapacityNear counts a subject that passed a mark, in percent of its cap.
+func (m *Metrics) CapacityNear(subject holdfast.Subject, percent int) {
+	m.near.WithLabelValues(axisLabel(subject.Axis), strconv.Itoa(percent)).Inc()
 }
 
 // Sweep counts what the sweep over the ledger does.

@@ -24,7 +24,7 @@ type Metrics struct {
 	admitted, denied, failedOpen     *prometheus.CounterVec
 	allocations, expired, fallback   *prometheus.CounterVec
 	policyUnavailable, settingFailed *prometheus.CounterVec
-	sweptEntries, sweptRuns          *prometheus.CounterVec
+	sweptEntries, sweptRuns, near    *prometheus.CounterVec
 	runChanges, attempts, deliveries *prometheus.CounterVec
 
 	ledgerErrors, undoFailed, settleFailed prometheus.Counter
@@ -98,6 +98,7 @@ func New() *Metrics {
 	m.outstanding = gauges("capacity_outstanding", "What is promised and not used yet, over all subjects of an axis, in its unit (dollars, slots, runs, percent).", "axis")
 	m.allocations = counters("capacity_allocations_total", "Allocations by what became of the ask: acquired or denied, and of the acquired: settled, released, expired.", "axis", "outcome")
 	m.expired = counters("capacity_expired_total", "Allocations that nobody renewed and whose holder was dead.", "axis")
+	m.near = counters("capacity_near_total", "Subjects whose balance passed 80 or 95 percent of its cap on the way up, as this process saw it.", "axis", "percent")
 	m.fallback = counters("capacity_ledger_fallback_total", "Asks that were judged on the run documents because the ledger was away.", "axis")
 	m.ledgerErrors = counter("capacity_ledger_errors_total", "Calls of the ledger that failed.")
 	m.ledgerS = histograms("capacity_ledger_seconds", "How long a call of the ledger's store took.", "operation")
@@ -156,6 +157,9 @@ func (m *Metrics) begin() {
 		}
 		m.expired.WithLabelValues(string(axis))
 		m.fallback.WithLabelValues(string(axis))
+		for _, percent := range []string{"80", "95"} {
+			m.near.WithLabelValues(string(axis), percent)
+		}
 	}
 	for _, reader := range []string{"gate", "walk"} {
 		for _, arm := range []platformcfg.State{platformcfg.Stale, platformcfg.Never} {

@@ -145,8 +145,10 @@ func TestAnAllocationIsCountedThroughItsLife(t *testing.T) {
 	if err := m.Refresh(ctx, metrics.Sources{Ledger: ledger}); err != nil {
 		t.Fatal(err)
 	}
+	m.CapacityNear(holdfast.TeamSubject("acme", holdfast.AxisSlots, ""), 80)
 	got := series(t, m)
 	for key, want := range map[string]float64{
+		"capacity_near_total{axis=slots,percent=80}": 1, "capacity_near_total{axis=slots,percent=95}": 0,
 		"capacity_allocations_total{axis=slots,outcome=acquired}": 1, "capacity_allocations_total{axis=slots,outcome=denied}": 1,
 		"capacity_allocations_total{axis=slots,outcome=settled}": 1, "capacity_allocations_total{axis=usd,outcome=acquired}": 2,
 		"capacity_allocations_total{axis=usd,outcome=released}": 1, "capacity_allocations_total{axis=usd,outcome=expired}": 1,

@@ -200,6 +200,8 @@ func TestACapacityFeedReadsOncePerBurstAndSaysNearOnceOnTheWayUp(t *testing.T) {
 		return api.SubjectCapacity{Subject: s.String(), Cap: slots(10), Settled: *slots(0), Outstanding: api.Amount{Value: used, Unit: "slots"}}, nil
 	}, 0, nil)
 	subject := holdfast.TeamSubject("acme", holdfast.AxisSlots, "")
+	var told []string
+	feed.Near = func(s holdfast.Subject, percent int) { told = append(told, fmt.Sprint(s, " ", percent)) }
 	var kinds []string
 	for _, used = range []string{"5", "8", "9", "10", "10", "7", "8"} {
 		for range 5 {
@@ -214,6 +216,9 @@ func TestACapacityFeedReadsOncePerBurstAndSaysNearOnceOnTheWayUp(t *testing.T) {
 	want := "capacity,capacity,capacity_near 80,capacity,capacity,capacity_near 95,capacity,capacity,capacity,capacity_near 80"
 	if got := strings.Join(kinds, ","); got != want {
 		t.Errorf("events\n%s, want\n%s", got, want)
+	}
+	if got := strings.Join(told, ","); got != "team/acme/slots 80,team/acme/slots 95,team/acme/slots 80" {
+		t.Errorf("told %s", got)
 	}
 	if reads != 7 {
 		t.Errorf("%d reads for 7 bursts", reads)

@@ -23,6 +23,10 @@ const maxPending = 10_000
 // what is then true. When a subject's balance passes 80 or 95 percent of its cap,
 // upwards, a capacity_near event follows.
 type CapacityFeed struct {
+	// Near is told of every mark that is passed, in percent of the cap, before its event
+	// is sent; nil hears nothing. It is set before Run.
+	Near func(subject holdfast.Subject, percent int)
+
 	broker *Broker
 	read   func(context.Context, holdfast.Subject) (api.SubjectCapacity, error)
 	every  time.Duration
@@ -109,6 +113,9 @@ func (f *CapacityFeed) publish(subject holdfast.Subject, capacity api.SubjectCap
 	}
 	f.mu.Unlock()
 	if mark > before {
+		if f.Near != nil {
+			f.Near(subject, mark)
+		}
 		f.broker.Deliver(api.Event{Type: EventCapacityNear, Team: team, Capacity: &capacity, Percent: mark})
 	}
 }

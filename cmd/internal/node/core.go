@@ -144,7 +144,7 @@ func stopwatch() func() time.Duration {
 
 func (c *core) openServer(ctx context.Context, o Options, b base) (err error) {
 	c.feed = server.NewCapacityFeed(c.broker, c.subject, 0, o.Log)
-	c.watcher.changed = c.feed.Changed
+	c.watcher.changed, c.feed.Near = c.feed.Changed, c.watcher.metrics.CapacityNear
 	serving := b.serving
 	serving.Clock, serving.Log, serving.Version, serving.Metrics = c.clock, o.Log, o.Version, c.watcher.metrics.Handler()
 	if serving.Login, err = c.openLogin(ctx, o, b); err != nil {
