@@ -35,30 +35,14 @@ team's admin adds one to the team with "holdfast members".`,
 }
 
 func newAccountsList(c *cli) *cobra.Command {
-	var window windowFlags
-	cmd := &cobra.Command{Use: "list", Aliases: []string{"ls"}, Short: "List accounts", Example: "  holdfast accounts list -o json", Args: exactly()}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := window.check(); err != nil {
-			return err
-		}
-		server, err := c.connect()
-		if err != nil {
-			return err
-		}
-		page, err := server.Accounts(cmd.Context(), window.Window)
-		if err != nil {
-			return err
-		}
-		return c.print(page, func(w io.Writer) error {
-			t := &table{header: []string{"ACCOUNT", "KIND", "NAME", "STATUS", "ROLES", "LAST SEEN"}, empty: "no accounts; create one with `holdfast accounts create NAME`"}
-			for _, a := range page.Items {
-				t.add(a.ID, a.Kind, or(a.Name), accountStatus(a), clip(accountRoles(a), 60), showTime(a.LastSeenAt))
-			}
-			return writePage(w, t, page.NextCursor)
-		})
-	}
-	window.add(cmd.Flags())
-	return cmd
+	return listing[api.Account]{
+		short: "List accounts", example: "  holdfast accounts list -o json",
+		header: []string{"ACCOUNT", "KIND", "NAME", "STATUS", "ROLES", "LAST SEEN"},
+		empty:  "no accounts; create one with `holdfast accounts create NAME`",
+		row: func(a api.Account) []string {
+			return []string{a.ID, a.Kind, or(a.Name), accountStatus(a), clip(accountRoles(a), 60), showTime(a.LastSeenAt)}
+		},
+	}.all(c, (*client.Client).Accounts)
 }
 
 func accountStatus(a api.Account) string {

@@ -5,6 +5,9 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/pkg/api"
+	"github.com/holdfast-io/holdfast/pkg/client"
 )
 
 func newMembers(c *cli) *cobra.Command {
@@ -25,42 +28,18 @@ a group of the logins' provider is changed there.`,
 }
 
 func newMembersList(c *cli) *cobra.Command {
-	var team string
-	var window windowFlags
-	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List who has a role in a team",
-		Example: "  holdfast members list --team web", Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := needTeam(cmd); err != nil {
-				return err
+	return listing[api.Member]{
+		short: "List who has a role in a team", example: "  holdfast members list --team web",
+		header: []string{"ACCOUNT", "NAME", "KIND", "ROLE", "FROM"},
+		empty:  "no members; the team's own tokens are listed by `holdfast tokens list`",
+		row: func(m api.Member) []string {
+			account := m.Account
+			if m.Disabled {
+				account += " (disabled)"
 			}
-			if err := window.check(); err != nil {
-				return err
-			}
-			server, err := c.connect()
-			if err != nil {
-				return err
-			}
-			page, err := server.Members(cmd.Context(), team, window.Window)
-			if err != nil {
-				return err
-			}
-			return c.print(page, func(w io.Writer) error {
-				t := &table{header: []string{"ACCOUNT", "NAME", "KIND", "ROLE", "FROM"}, empty: "no members; the team's own tokens are listed by `holdfast tokens list`"}
-				for _, m := range page.Items {
-					account := m.Account
-					if m.Disabled {
-						account += " (disabled)"
-					}
-					t.add(account, or(m.Name), m.Kind, m.Role, m.Source)
-				}
-				return writePage(w, t, page.NextCursor)
-			})
+			return []string{account, or(m.Name), m.Kind, m.Role, m.Source}
 		},
-	}
-	teamFlag(cmd, &team)
-	window.add(cmd.Flags())
-	return cmd
+	}.ofTeam(c, (*client.Client).Members)
 }
 
 func newMembersSet(c *cli) *cobra.Command {

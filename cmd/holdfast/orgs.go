@@ -35,33 +35,12 @@ from the organisation's, and both must admit. A team joins with
 }
 
 func newOrgsList(c *cli) *cobra.Command {
-	var window windowFlags
-	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List organisations",
-		Example: "  holdfast orgs list -o json", Args: exactly(),
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := window.check(); err != nil {
-			return err
-		}
-		server, err := c.connect()
-		if err != nil {
-			return err
-		}
-		page, err := server.Organisations(cmd.Context(), window.Window)
-		if err != nil {
-			return err
-		}
-		return c.print(page, func(w io.Writer) error {
-			t := &table{header: []string{"ORGANISATION", "NAME", "STATUS", "CONCURRENT RUNS", "MONTHLY USD", "MONTHLY RUNS", "LAUNCHES/MIN", "TEAMS"}, empty: "no organisations; create one with `holdfast orgs create NAME`"}
-			for _, org := range page.Items {
-				t.add(orgRow(org)...)
-			}
-			return writePage(w, t, page.NextCursor)
-		})
-	}
-	window.add(cmd.Flags())
-	return cmd
+	return listing[api.Organisation]{
+		short: "List organisations", example: "  holdfast orgs list -o json",
+		header: []string{"ORGANISATION", "NAME", "STATUS", "CONCURRENT RUNS", "MONTHLY USD", "MONTHLY RUNS", "LAUNCHES/MIN", "TEAMS"},
+		empty:  "no organisations; create one with `holdfast orgs create NAME`",
+		row:    orgRow,
+	}.all(c, (*client.Client).Organisations)
 }
 
 func orgRow(org api.Organisation) []string {

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/api"
+	"github.com/holdfast-io/holdfast/pkg/client"
 )
 
 func newSecrets(c *cli) *cobra.Command {
@@ -32,38 +34,14 @@ never part of an address, a command line or the environment of an agent.`,
 }
 
 func newSecretsList(c *cli) *cobra.Command {
-	var team string
-	var window windowFlags
-	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the names of a team's secrets",
-		Example: "  holdfast secrets list --team web", Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := needTeam(cmd); err != nil {
-				return err
-			}
-			if err := window.check(); err != nil {
-				return err
-			}
-			server, err := c.connect()
-			if err != nil {
-				return err
-			}
-			page, err := server.Secrets(cmd.Context(), team, window.Window)
-			if err != nil {
-				return err
-			}
-			return c.print(page, func(w io.Writer) error {
-				t := &table{header: []string{"SECRET", "CREATED", "CHANGED", "BY"}, empty: "no secrets"}
-				for _, s := range page.Items {
-					t.add(s.Name, showTime(s.CreatedAt), showTime(s.UpdatedAt), s.UpdatedBy)
-				}
-				return writePage(w, t, page.NextCursor)
-			})
+	return listing[api.Secret]{
+		short: "List the names of a team's secrets", example: "  holdfast secrets list --team web",
+		header: []string{"SECRET", "CREATED", "CHANGED", "BY"},
+		empty:  "no secrets",
+		row: func(s api.Secret) []string {
+			return []string{s.Name, showTime(s.CreatedAt), showTime(s.UpdatedAt), s.UpdatedBy}
 		},
-	}
-	teamFlag(cmd, &team)
-	window.add(cmd.Flags())
-	return cmd
+	}.ofTeam(c, (*client.Client).Secrets)
 }
 
 func newSecretsSet(c *cli) *cobra.Command {

@@ -32,33 +32,12 @@ func newTeams(c *cli) *cobra.Command {
 }
 
 func newTeamsList(c *cli) *cobra.Command {
-	var window windowFlags
-	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List teams",
-		Example: "  holdfast teams list -o json", Args: exactly(),
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := window.check(); err != nil {
-			return err
-		}
-		server, err := c.connect()
-		if err != nil {
-			return err
-		}
-		page, err := server.Teams(cmd.Context(), window.Window)
-		if err != nil {
-			return err
-		}
-		return c.print(page, func(w io.Writer) error {
-			t := &table{header: []string{"TEAM", "NAME", "STATUS", "CONCURRENT RUNS", "MONTHLY USD", "MONTHLY RUNS", "LAUNCHES/MIN"}, empty: "no teams; create one with `holdfast teams create NAME`"}
-			for _, team := range page.Items {
-				t.add(teamRow(team)...)
-			}
-			return writePage(w, t, page.NextCursor)
-		})
-	}
-	window.add(cmd.Flags())
-	return cmd
+	return listing[api.Team]{
+		short: "List teams", example: "  holdfast teams list -o json",
+		header: []string{"TEAM", "NAME", "STATUS", "CONCURRENT RUNS", "MONTHLY USD", "MONTHLY RUNS", "LAUNCHES/MIN"},
+		empty:  "no teams; create one with `holdfast teams create NAME`",
+		row:    teamRow,
+	}.all(c, (*client.Client).Teams)
 }
 
 func teamRow(team api.Team) []string {

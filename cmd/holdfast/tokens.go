@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/pkg/api"
+	"github.com/holdfast-io/holdfast/pkg/client"
 )
 
 func newTokens(c *cli) *cobra.Command {
@@ -37,38 +38,14 @@ func needTeam(cmd *cobra.Command) error {
 }
 
 func newTokensList(c *cli) *cobra.Command {
-	var team string
-	var window windowFlags
-	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List a team's tokens, without their texts",
-		Example: "  holdfast tokens list --team web", Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := needTeam(cmd); err != nil {
-				return err
-			}
-			if err := window.check(); err != nil {
-				return err
-			}
-			server, err := c.connect()
-			if err != nil {
-				return err
-			}
-			page, err := server.Tokens(cmd.Context(), team, window.Window)
-			if err != nil {
-				return err
-			}
-			return c.print(page, func(w io.Writer) error {
-				t := &table{header: []string{"TOKEN", "NAME", "ROLE", "CREATED", "EXPIRES", "LAST USED", "REVOKED"}, empty: "no tokens"}
-				for _, k := range page.Items {
-					t.add(k.ID, k.Name, k.Role, showTime(k.CreatedAt), showTime(k.ExpiresAt), showTime(k.LastUsedAt), showTime(k.RevokedAt))
-				}
-				return writePage(w, t, page.NextCursor)
-			})
+	return listing[api.Token]{
+		short: "List a team's tokens, without their texts", example: "  holdfast tokens list --team web",
+		header: []string{"TOKEN", "NAME", "ROLE", "CREATED", "EXPIRES", "LAST USED", "REVOKED"},
+		empty:  "no tokens",
+		row: func(k api.Token) []string {
+			return []string{k.ID, k.Name, k.Role, showTime(k.CreatedAt), showTime(k.ExpiresAt), showTime(k.LastUsedAt), showTime(k.RevokedAt)}
 		},
-	}
-	teamFlag(cmd, &team)
-	window.add(cmd.Flags())
-	return cmd
+	}.ofTeam(c, (*client.Client).Tokens)
 }
 
 func newTokensCreate(c *cli) *cobra.Command {

@@ -38,37 +38,14 @@ func ofTeam(cmd *cobra.Command, team *string) *cobra.Command {
 }
 
 func newWebhooksList(c *cli) *cobra.Command {
-	var team string
-	var window windowFlags
-	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List a team's webhooks, without their secrets",
-		Example: "  holdfast webhooks list --team web", Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := needTeam(cmd); err != nil {
-				return err
-			}
-			if err := window.check(); err != nil {
-				return err
-			}
-			server, err := c.connect()
-			if err != nil {
-				return err
-			}
-			page, err := server.Webhooks(cmd.Context(), team, window.Window)
-			if err != nil {
-				return err
-			}
-			return c.print(page, func(w io.Writer) error {
-				t := &table{header: []string{"WEBHOOK", "NAME", "FORGE", "STATUS", "BOTS", "PATH"}, empty: "no webhooks"}
-				for _, h := range page.Items {
-					t.add(h.ID, h.Name, h.Forge, map[bool]string{true: "enabled", false: "disabled"}[h.Enabled], botsOf(h.Rules), h.Path)
-				}
-				return writePage(w, t, page.NextCursor)
-			})
+	return listing[api.Webhook]{
+		short: "List a team's webhooks, without their secrets", example: "  holdfast webhooks list --team web",
+		header: []string{"WEBHOOK", "NAME", "FORGE", "STATUS", "BOTS", "PATH"},
+		empty:  "no webhooks",
+		row: func(h api.Webhook) []string {
+			return []string{h.ID, h.Name, h.Forge, map[bool]string{true: "enabled", false: "disabled"}[h.Enabled], botsOf(h.Rules), h.Path}
 		},
-	}
-	window.add(cmd.Flags())
-	return ofTeam(cmd, &team)
+	}.ofTeam(c, (*client.Client).Webhooks)
 }
 
 func botsOf(rules []api.WebhookRule) string {
