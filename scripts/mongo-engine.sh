@@ -1,4 +1,4 @@
-# What mongo-up and mongo-down share: where things are, and how to tell whether the
+# What mongo-up, mongo-down and mongo-kill share: where things are, and how to tell whether the
 # two processes of an instance run. Sourced by both; does nothing by itself.
 # shellcheck shell=bash
 
@@ -37,11 +37,31 @@ stop() {
   runs "$1" "$2" || return 0
   pid=$(head -n 1 "$1")
   kill "-$3" "$pid" 2>/dev/null || return 0
-  for _ in $(seq 500); do
-    [ -n "$(command_line "$pid")" ] || return 0
-    sleep 0.02
+  gone "$pid"
+}
+
+# gone PID…: wait for their end.
+gone() {
+  local pid
+  for pid in "$@"; do
+    for _ in $(seq 500); do
+      [ -n "$(command_line "$pid")" ] || continue 2
+      sleep 0.02
+    done
+    die "process $pid does not end"
   done
-  die "process $pid does not end"
+}
+
+# crash PIDFILE WORD: kill -9 of that process together with all that it started. It is
+# halted before, so that it starts nothing while they are looked for.
+crash() {
+  local pid all
+  runs "$1" "$2" || return 0
+  pid=$(head -n 1 "$1")
+  kill -STOP "$pid"
+  mapfile -t all < <(grep -lE "^PPid:[[:space:]]+$pid\$" /proc/[0-9]*/status 2>/dev/null | cut -d / -f 3)
+  kill -KILL "$pid" "${all[@]}" 2>/dev/null || true
+  gone "$pid" "${all[@]}"
 }
 
 # stop_instance: both processes. FerretDB keeps nothing; PostgreSQL writes what it has
