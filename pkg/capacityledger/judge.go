@@ -48,6 +48,9 @@ type Verdict struct {
 	Withheld, Remaining, PlainRemaining int64
 	// Settled and Outstanding are the totals without the ask.
 	Settled, Outstanding int64
+	// Replayed says that the ask was granted before: the allocation was found, and there is
+	// no arithmetic. The judge never sets it.
+	Replayed bool
 	// Held says that only a reservation stood in the way.
 	Held bool
 	// Hopeless says that no return of capacity can ever admit the ask.

@@ -58,7 +58,8 @@ func (l *Ledger) Reserve(ctx context.Context, ask Ask) (Allocation, holdfast.Den
 }
 
 // ReserveJudged is [Ledger.Reserve] with the arithmetic of the judgement, for who
-// records why something was granted. A replayed ask has none.
+// records why something was granted. A replayed ask has none and says so; see
+// [Ledger.Withdraw] for who gives it back.
 func (l *Ledger) ReserveJudged(ctx context.Context, ask Ask) (Allocation, Verdict, holdfast.Denial, error) {
 	ask, err := ask.Checked()
 	if err != nil {
@@ -83,6 +84,7 @@ func (l *Ledger) ReserveJudged(ctx context.Context, ask Ask) (Allocation, Verdic
 	if l.events.Reserved != nil && !answer.Replayed {
 		l.events.Reserved(answer.Allocation)
 	}
+	answer.Verdict.Replayed = answer.Replayed
 	return answer.Allocation, answer.Verdict, holdfast.Denial{}, nil
 }
 

@@ -15,11 +15,14 @@ import (
 // that is given back, and the arithmetic of every check. It carries no identity, so
 // that what judges before the resolution cannot judge by one.
 type admission struct {
-	run   holdfast.RunID
-	at    time.Time // one instant names every period of the launch
-	asks  int       // the generation of its allocation ids
-	dry   bool      // a preview: judge, take nothing
-	rules rules
+	run  holdfast.RunID
+	at   time.Time // one instant names every period of the launch
+	asks int       // the generation of its allocation ids
+	dry  bool      // a preview: judge, take nothing
+	// shared says that another launch may be under way under the same id: its caller
+	// named it. Then the two ask for the same allocations and get them once.
+	shared bool
+	rules  rules
 	owners
 
 	holds  []runs.Hold
@@ -30,15 +33,15 @@ type admission struct {
 
 	checks []decisions.Check
 	undo   []undo
+	found  []func(context.Context) error // take over what the other launch under its id was granted
 	// Where checks and undo stood when the first check of capacity began.
 	checkMark, undoMark int
 }
 
 // undo gives back one thing that was taken.
 type undo struct {
-	what       string
-	allocation holdfast.AllocationID // that it releases; empty for other things
-	give       func(context.Context) error
+	what string
+	give func(context.Context) error
 }
 
 // call is what a check may know before the bot is resolved. It has no identity and

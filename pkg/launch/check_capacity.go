@@ -116,18 +116,24 @@ func (s *Service) reserveOne(ctx context.Context, a *admission, check string, as
 		}
 		return denial, err
 	}
-	a.took("allocation "+string(ask.ID), func(ctx context.Context) error {
-		_, err := s.Ledger.Release(ctx, ask.ID)
-		return err
-	})
-	a.undo[len(a.undo)-1].allocation = ask.ID
+	if !a.shared {
+		a.took("allocation "+string(ask.ID), func(ctx context.Context) error {
+			_, err := s.Ledger.Release(ctx, ask.ID)
+			return err
+		})
+	}
 	allocation, verdict, denial, err := s.Ledger.ReserveJudged(ctx, ask)
 	switch {
 	case err != nil:
 		return holdfast.Denial{}, err // released blindly: nobody knows whether it was recorded
 	case denial.Denied():
-		a.untook() // a refusal records nothing
+		if !a.shared {
+			a.untook() // a refusal records nothing
+		}
 	default:
+		if a.shared {
+			s.tookOrFound(a, allocation, verdict)
+		}
 		verdict.Allowance = allocation.Amount.Int()
 		a.holds = append(a.holds, runs.Hold{ID: allocation.ID, Subject: subject, Amount: allocation.Amount.Int()})
 		a.cut(subject, allocation.Amount.Int())

@@ -120,7 +120,7 @@ func (s *Service) ResumeFrom(ctx context.Context, who auth.Principal, id holdfas
 
 // requeueResumed writes the next generation into the document and publishes it.
 func (s *Service) requeueResumed(ctx context.Context, a *admission, was runs.Run) (runs.Run, error) {
-	a.took("document", func(ctx context.Context) error { return s.launchFailed(ctx, was.ID, was.Generation+1) })
+	a.took("document", func(ctx context.Context) error { return s.launchFailed(ctx, was.ID, was.Generation+1, a.decision) })
 	run, err := s.Runs.Update(ctx, was.ID, func(run *runs.Run) error {
 		if run.Generation != was.Generation || run.Status != was.Status {
 			return fmt.Errorf("run %s was changed in between: %w", was.ID, ErrConflict)

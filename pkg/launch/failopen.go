@@ -52,7 +52,7 @@ func (s *Service) failOpen(ctx context.Context, a *admission, c candidate, check
 	}
 	s.unwind(ctx, a, a.undoMark)
 	a.checks = a.checks[:a.checkMark]
-	a.holds, a.unheld, a.budget = nil, UnheldLedger, c.ask
+	a.holds, a.found, a.unheld, a.budget = nil, nil, UnheldLedger, c.ask
 	if !a.dry {
 		s.log.WarnContext(ctx, "the capacity ledger cannot be asked: judging on the run documents", "run", a.run, "team", a.team.ID, "subject", subject, "error", cause)
 		s.failedOpen(check)

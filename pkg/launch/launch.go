@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -31,8 +30,8 @@ func (s *Service) Launch(ctx context.Context, who auth.Principal, r Request) (ru
 	}
 	took := s.options.Stopwatch()
 	now := s.now()
-	a := &admission{run: r.Run, at: now}
-	if a.run == "" {
+	a := &admission{run: r.Run, at: now, shared: r.Run != ""}
+	if !a.shared {
 		a.run = s.Runs.NewID(now)
 	}
 
@@ -41,9 +40,6 @@ func (s *Service) Launch(ctx context.Context, who auth.Principal, r Request) (ru
 		denial = s.decided(a, c, found, r, denial, took())
 	}
 	if denial.Denied() || err != nil {
-		if r.Run != "" { // it may be launched by somebody else too
-			s.spare(ctx, a)
-		}
 		s.unwind(ctx, a, 0)
 		return runs.Run{}, denial, err
 	}
@@ -108,11 +104,13 @@ func (s *Service) document(a *admission, c call, found candidate, r Request) run
 // start writes the document and then the message, or for an external run the first
 // renewal. What fails is for the unwinding, document included.
 func (s *Service) start(ctx context.Context, a *admission, run runs.Run) (runs.Run, error) {
-	a.took("document", func(ctx context.Context) error { return s.launchFailed(ctx, run.ID, run.Generation) })
+	if err := s.takeOver(ctx, a); err != nil {
+		return runs.Run{}, err
+	}
+	a.took("document", func(ctx context.Context) error { return s.launchFailed(ctx, run.ID, run.Generation, run.DecisionID) })
 	stored, err := s.Runs.Insert(ctx, run)
 	if errors.Is(err, records.ErrExists) {
 		a.untook() // the document under this id is not this launch's
-		s.spare(ctx, a)
 		return runs.Run{}, fmt.Errorf("%w: run %s was launched already: %w", ErrConflict, run.ID, err)
 	}
 	if err != nil {
@@ -122,22 +120,6 @@ func (s *Service) start(ctx context.Context, a *admission, run runs.Run) (runs.R
 		return stored, s.renew(ctx, stored, stored.ReportedAt)
 	}
 	return stored, s.publish(ctx, stored)
-}
-
-// spare forgets the undo of the allocations that the document under this launch's id
-// names: the id was launched twice at once, both asked for the same allocations and
-// got them once, and they are the other's. Where the document cannot be read, nobody
-// knows; their lease ends them then if nobody renews them.
-func (s *Service) spare(ctx context.Context, a *admission) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
-	defer cancel()
-	stored, err := s.Runs.Get(ctx, a.run)
-	if errors.Is(err, records.ErrNotFound) {
-		return
-	}
-	a.undo = slices.DeleteFunc(a.undo, func(u undo) bool {
-		return u.allocation != "" && (err != nil || holds(stored, u.allocation))
-	})
 }
 
 // publish queues a run's message, made from its document.
@@ -159,10 +141,11 @@ func messageOf(run runs.Run) queue.RunMessage {
 
 // launchFailed is the undo of a document: the run could not be queued, or nobody
 // knows whether it was. What it holds is given back, its run of the month included.
-// It spares a run that has moved on.
-func (s *Service) launchFailed(ctx context.Context, id holdfast.RunID, generation int) error {
+// It spares a run that has moved on, and a document that another launch under the
+// same id has written: its judgement is another one.
+func (s *Service) launchFailed(ctx context.Context, id holdfast.RunID, generation int, decision string) error {
 	run, err := s.Runs.Update(ctx, id, func(run *runs.Run) error {
-		if run.Generation != generation || !run.Status.Active() {
+		if run.Generation != generation || run.DecisionID != decision || !run.Status.Active() {
 			return errUnchanged
 		}
 		run.Status, run.StatusReason, run.EndedAt = runs.Failed, runs.ReasonLaunchFailed, s.now()
