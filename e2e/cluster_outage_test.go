@@ -20,6 +20,7 @@ type outages struct {
 	mu       sync.Mutex
 	answered []string
 	refused  int     // 503: a store or the queue is away
+	denied   []error // no room, or so it was said
 	surprise []error // what no outage explains
 	stop     func()
 }
@@ -52,7 +53,9 @@ func (o *outages) note(ctx context.Context, run api.Run, err error) {
 	switch {
 	case err == nil:
 		o.answered = append(o.answered, run.ID)
-	case ctx.Err() != nil, errors.As(err, &refused):
+	case ctx.Err() != nil:
+	case errors.As(err, &refused):
+		o.denied = append(o.denied, err)
 	case errors.As(err, &failed) && failed.Problem.Status == http.StatusServiceUnavailable:
 		o.refused++
 	default:

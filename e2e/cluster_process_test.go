@@ -113,6 +113,7 @@ type cluster struct {
 	t        *testing.T
 	dir      string
 	env      []string
+	database string
 	natsAddr string
 	nats     *proc
 	marker   string // in the arguments of every child
@@ -136,14 +137,20 @@ func newCluster(t *testing.T) *cluster {
 	case err != nil:
 		t.Fatalf("no MongoDB for the cluster: %v", err)
 	}
+	return newClusterOver(t, uri)
+}
+
+// newClusterOver is a cluster over the MongoDB at that address.
+func newClusterOver(t *testing.T, uri string) *cluster {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, dir: t.TempDir(), natsAddr: listener.Addr().String(), marker: "cluster-" + rand.Text()[:10]}
+	c := &cluster{t: t, dir: t.TempDir(), database: "test_" + strings.ToLower(rand.Text()[:12]), natsAddr: listener.Addr().String(), marker: "cluster-" + rand.Text()[:10]}
 	listener.Close()
 	c.env = []string{
-		"HOLDFAST_MONGO_URI=" + uri, "HOLDFAST_MONGO_DATABASE=test_" + strings.ToLower(rand.Text()[:12]), "HOLDFAST_NATS_URL=nats://" + c.natsAddr,
+		"HOLDFAST_MONGO_URI=" + uri, "HOLDFAST_MONGO_DATABASE=" + c.database, "HOLDFAST_NATS_URL=nats://" + c.natsAddr,
 		"HOLDFAST_LEASE=" + clusterLease.String(), "HOLDFAST_HEARTBEAT=500ms", "HOLDFAST_SWEEP_EVERY=200ms", "HOLDFAST_LAUNCH_LEASE=2s",
 		"HOLDFAST_POLICY_TTL=1s", "HOLDFAST_CLOCK_SKEW=500ms", "HOLDFAST_OPERATOR_TOKEN=" + clusterToken, "HOLDFAST_LOG_LEVEL=info",
 	}
