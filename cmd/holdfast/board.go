@@ -76,10 +76,10 @@ func newBoardList(c *cli) *cobra.Command {
 
 func writeCard(c *cli, k api.Card) error {
 	return c.print(k, func(w io.Writer) error {
-		err := writeRows(w, [][2]string{
+		err := writeRows(w, append([][2]string{
 			{"card", k.ID}, {"title", k.Title}, {"column", k.Column}, {"bot", k.Bot + " of " + k.Team}, {"priority", fmt.Sprint(k.Priority)},
 			{"attempts", fmt.Sprintf("%d of %d", k.Attempts, k.MaxAttempts)}, {"run", or(k.Run)},
-		})
+		}, warningRows(k.Warnings)...))
 		if err != nil {
 			return err
 		}

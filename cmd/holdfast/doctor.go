@@ -50,8 +50,9 @@ func newDoctor(c *cli) *cobra.Command {
 		Short: "Look for what is wrong with a server and with this machine's access to it",
 		Long: `Doctor checks that the server can be reached, that the token is good, that the server
 says it is ready (store, queue and what else it names), that the clocks agree, and that
-the data folder is for its owner alone. Each line says what to do. Exit code 1 says that
-something failed.`,
+the data folder is for its owner alone. It warns of schedules, cards and webhooks that can
+launch nothing as things stand. Each line says what to do. Exit code 1 says that something
+failed.`,
 		Example: "  holdfast doctor\n  holdfast doctor -o json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -115,6 +116,7 @@ func (c *cli) diagnose(ctx context.Context) (diagnosis, error) {
 	if ready[0].Verdict == verdictOK {
 		findings = append(findings, checkToken(ctx, server, settings), checkClock(transport))
 		findings = append(findings, checkMaintenance(ctx, server, c.clock())...)
+		findings = append(findings, checkWaiting(ctx, server)...)
 	}
 	findings = append(findings, checkFolder(settings.Data)...)
 	failed := slices.ContainsFunc(findings, func(f finding) bool { return f.Verdict == verdictFail })

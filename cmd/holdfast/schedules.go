@@ -101,8 +101,17 @@ func writeSchedule(c *cli, s api.Schedule) error {
 		if e := s.LastError; e != nil {
 			rows = append(rows, [2]string{"last error", whyRefused(e) + " at " + showTime(e.At)}, [2]string{"", e.Detail})
 		}
-		return writeRows(w, rows)
+		return writeRows(w, append(rows, warningRows(s.Warnings)...))
 	})
+}
+
+// warningRows are rows that say what would refuse a launch for good.
+func warningRows(warnings []string) [][2]string {
+	var rows [][2]string
+	for _, warning := range warnings {
+		rows = append(rows, [2]string{"warning", warning})
+	}
+	return rows
 }
 
 // writeRows writes names and values below one another.

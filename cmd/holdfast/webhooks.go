@@ -159,7 +159,8 @@ request" and, for pushes and labels, "Synchronized" and "Labels").`,
 				return err
 			}
 			return c.print(hook, func(w io.Writer) error {
-				return writeRows(w, [][2]string{{"webhook", hook.ID}, {"send to", "this server's address, then " + hook.Path}, {"content", "application/json"}, {"secret", hook.Secret + "  (shown this once)"}})
+				rows := [][2]string{{"webhook", hook.ID}, {"send to", "this server's address, then " + hook.Path}, {"content", "application/json"}, {"secret", hook.Secret + "  (shown this once)"}}
+				return writeRows(w, append(rows, warningRows(hook.Warnings)...))
 			})
 		},
 	}
@@ -210,7 +211,8 @@ func newWebhooksSet(c *cli) *cobra.Command {
 				return err
 			}
 			return c.print(hook, func(w io.Writer) error {
-				return writeRows(w, [][2]string{{"webhook", hook.ID}, {"name", hook.Name}, {"bots", botsOf(hook.Rules)}, {"enabled", fmt.Sprint(hook.Enabled)}, {"quiet", fmt.Sprint(hook.Quiet)}})
+				rows := [][2]string{{"webhook", hook.ID}, {"name", hook.Name}, {"bots", botsOf(hook.Rules)}, {"enabled", fmt.Sprint(hook.Enabled)}, {"quiet", fmt.Sprint(hook.Quiet)}}
+				return writeRows(w, append(rows, warningRows(hook.Warnings)...))
 			})
 		},
 	}

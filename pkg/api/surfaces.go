@@ -41,6 +41,7 @@ type Schedule struct {
 	LastError   *LaunchRefusal `json:"last_error,omitempty" doc:"until the next launch that succeeds"`
 	Missed      int64          `json:"missed,omitempty" doc:"ticks that came while no server ran, since missed_since"`
 	MissedSince time.Time      `json:"missed_since,omitzero"`
+	Warnings    []string       `json:"warnings,omitempty" doc:"what would refuse its launches for good as things stand, such as a bot that is not there"`
 }
 
 // ScheduleCreate creates a schedule.
@@ -101,6 +102,7 @@ type Card struct {
 	Refused     *LaunchRefusal     `json:"refused,omitempty"`
 	NotBefore   time.Time          `json:"not_before,omitzero" doc:"when it is tried again"`
 	Log         []CardNote         `json:"log"`
+	Warnings    []string           `json:"warnings,omitempty" doc:"of a card in todo: what would refuse its launch for good as things stand"`
 	CreatedAt   time.Time          `json:"created_at"`
 	UpdatedAt   time.Time          `json:"updated_at"`
 	CreatedBy   string             `json:"created_by,omitempty"`
@@ -159,6 +161,7 @@ type Webhook struct {
 	CreatedAt time.Time     `json:"created_at"`
 	UpdatedAt time.Time     `json:"updated_at"`
 	CreatedBy string        `json:"created_by,omitempty"`
+	Warnings  []string      `json:"warnings,omitempty" doc:"what would refuse the launches of its rules for good as things stand"`
 }
 
 // WebhookCreate creates a webhook.

@@ -34,7 +34,7 @@ func (s *Server) listCards(ctx context.Context, c call, in cardsInput) (answer[a
 	if err != nil {
 		return out, err
 	}
-	out.Body = page(list, next, cardOnWire)
+	out.Body = page(list, next, s.cardsShown(ctx))
 	return out, nil
 }
 
@@ -72,7 +72,7 @@ func (s *Server) createCard(ctx context.Context, c call, in cardCreateInput) (an
 		return answer[api.Card]{}, err
 	}
 	s.noteAudit(ctx, c, team, "card.created", card.ID, map[string]string{"title": card.Title, "bot": card.Bot})
-	return answer[api.Card]{Body: cardOnWire(card)}, nil
+	return answer[api.Card]{Body: s.cardsShown(ctx)(card)}, nil
 }
 
 type cardInput struct {
@@ -92,7 +92,7 @@ func (s *Server) getCard(ctx context.Context, c call, in cardInput) (answer[api.
 	if err != nil {
 		return answer[api.Card]{}, err
 	}
-	return answer[api.Card]{Body: cardOnWire(card)}, nil
+	return answer[api.Card]{Body: s.cardsShown(ctx)(card)}, nil
 }
 
 type cardPatchInput struct {
@@ -124,7 +124,7 @@ func (s *Server) patchCard(ctx context.Context, c call, in cardPatchInput) (answ
 		action, detail = "card.moved", map[string]string{"title": card.Title, "from": string(was.Column), "to": string(card.Column)}
 	}
 	s.noteAudit(ctx, c, card.Team, action, card.ID, detail)
-	return answer[api.Card]{Body: cardOnWire(card)}, nil
+	return answer[api.Card]{Body: s.cardsShown(ctx)(card)}, nil
 }
 
 func cardFailure(err error) error {

@@ -33,7 +33,7 @@ func (s *Server) listSchedules(ctx context.Context, c call, in teamPageInput) (a
 	if err != nil {
 		return out, err
 	}
-	out.Body = page(list, next, scheduleOnWire)
+	out.Body = page(list, next, s.schedulesShown(ctx))
 	return out, nil
 }
 
@@ -68,7 +68,7 @@ func (s *Server) createSchedule(ctx context.Context, c call, in scheduleCreateIn
 		return answer[api.Schedule]{}, err
 	}
 	s.noteAudit(ctx, c, team, "schedule.created", stored.ID, map[string]string{"cron": stored.Cron, "time_zone": stored.TimeZone, "bot": stored.Bot})
-	return answer[api.Schedule]{Body: scheduleOnWire(stored)}, nil
+	return answer[api.Schedule]{Body: s.schedulesShown(ctx)(stored)}, nil
 }
 
 type scheduleInput struct {
@@ -90,7 +90,7 @@ func (s *Server) getSchedule(ctx context.Context, c call, in scheduleInput) (ans
 	if err != nil {
 		return answer[api.Schedule]{}, err
 	}
-	return answer[api.Schedule]{Body: scheduleOnWire(stored)}, nil
+	return answer[api.Schedule]{Body: s.schedulesShown(ctx)(stored)}, nil
 }
 
 type schedulePatchInput struct {
@@ -120,7 +120,7 @@ func (s *Server) patchSchedule(ctx context.Context, c call, in schedulePatchInpu
 		return answer[api.Schedule]{}, found("schedule", err)
 	}
 	s.noteAudit(ctx, c, stored.Team, action, stored.ID, map[string]string{"cron": stored.Cron, "time_zone": stored.TimeZone, "bot": stored.Bot})
-	return answer[api.Schedule]{Body: scheduleOnWire(stored)}, nil
+	return answer[api.Schedule]{Body: s.schedulesShown(ctx)(stored)}, nil
 }
 
 func (s *Server) deleteSchedule(ctx context.Context, c call, in scheduleInput) (answer[done], error) {

@@ -43,7 +43,7 @@ func (s *Server) listWebhooks(ctx context.Context, c call, in webhooksInput) (an
 	if err != nil {
 		return out, err
 	}
-	out.Body = page(list, next, webhookOnWire)
+	out.Body = page(list, next, s.webhooksShown(ctx))
 	return out, nil
 }
 
@@ -90,7 +90,7 @@ func (s *Server) createWebhook(ctx context.Context, c call, in webhookCreateInpu
 		return answer[api.WebhookIssued]{}, sealFailure(err)
 	}
 	s.noteAudit(ctx, c, c.team, "webhook.created", hook.ID, map[string]string{"name": hook.Name, "forge": string(hook.Forge), "rules": strconv.Itoa(len(hook.Rules))})
-	return answer[api.WebhookIssued]{Body: api.WebhookIssued{Webhook: webhookOnWire(hook), Secret: secret}}, nil
+	return answer[api.WebhookIssued]{Body: api.WebhookIssued{Webhook: s.webhooksShown(ctx)(hook), Secret: secret}}, nil
 }
 
 func sealFailure(err error) error {
@@ -110,7 +110,7 @@ func (s *Server) getWebhook(ctx context.Context, c call, in webhookInput) (answe
 	if err != nil {
 		return answer[api.Webhook]{}, found("webhook", err)
 	}
-	return answer[api.Webhook]{Body: webhookOnWire(hook)}, nil
+	return answer[api.Webhook]{Body: s.webhooksShown(ctx)(hook)}, nil
 }
 
 type webhookPatchInput struct {
@@ -140,7 +140,7 @@ func (s *Server) patchWebhook(ctx context.Context, c call, in webhookPatchInput)
 		return answer[api.Webhook]{}, sealFailure(err)
 	}
 	s.noteAudit(ctx, c, c.team, "webhook.changed", hook.ID, map[string]string{"name": hook.Name, "secret": map[bool]string{true: "new", false: "kept"}[secret != ""], "rules": strconv.Itoa(len(hook.Rules))})
-	return answer[api.Webhook]{Body: webhookOnWire(hook)}, nil
+	return answer[api.Webhook]{Body: s.webhooksShown(ctx)(hook)}, nil
 }
 
 func (s *Server) deleteWebhook(ctx context.Context, c call, in webhookInput) (answer[done], error) {

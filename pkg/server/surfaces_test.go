@@ -292,3 +292,38 @@ func TestSchedulesAndCardsAreTheirTeamsAndShowWhatBecameOfThem(t *testing.T) {
 		t.Errorf("%+v", cards)
 	}
 }
+
+func TestWhatNamesABotThatIsNotThereIsStoredWithAWarning(t *testing.T) {
+	w := build(t, nil)
+	const missing = "has no bot revew-pr"
+	warned := func(what string, warnings []string, want bool) {
+		t.Helper()
+		if said := strings.Contains(strings.Join(warnings, "\n"), missing); said != want || !want && len(warnings) != 0 {
+			t.Errorf("%s has the warnings %q", what, warnings)
+		}
+	}
+	var s api.Schedule
+	w.call("acme/member", "POST", "/api/schedules", `{"team":"acme","name":"nightly","cron":"@daily","bot":"revew-pr"}`).want(201).into(&s)
+	warned("the new schedule", s.Warnings, true)
+	var schedules api.Page[api.Schedule]
+	w.call("acme/viewer", "GET", "/api/schedules", "").want(200).into(&schedules)
+	warned("the listed schedule", schedules.Items[0].Warnings, true)
+	s = api.Schedule{}
+	w.call("acme/member", "PATCH", "/api/schedules/acme.nightly", `{"bot":"probe"}`).want(200).into(&s)
+	warned("the changed schedule", s.Warnings, false)
+
+	var card api.Card
+	w.call("acme/member", "POST", "/api/board/cards", `{"team":"acme","title":"t","bot":"revew-pr"}`).want(201).into(&card)
+	warned("the new card", card.Warnings, true)
+	var moved api.Card
+	w.call("acme/member", "PATCH", "/api/board/cards/"+card.ID, `{"column":"done"}`).want(200).into(&moved)
+	warned("the card that is not to be launched", moved.Warnings, false)
+	hook := w.hook(`{"name":"n","forge":"github","rules":[{"bot":"probe"},{"bot":"revew-pr"}]}`)
+	warned("the new webhook", hook.Warnings, true)
+	if len(hook.Warnings) != 1 || !strings.HasPrefix(hook.Warnings[0], "rules[1]: ") {
+		t.Errorf("%q", hook.Warnings)
+	}
+	var changed api.Webhook
+	w.call("acme/admin", "PATCH", "/api/teams/acme/webhooks/"+hook.ID, `{"rules":[{"bot":"probe"}]}`).want(200).into(&changed)
+	warned("the changed webhook", changed.Warnings, false)
+}
