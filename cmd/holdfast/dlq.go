@@ -112,7 +112,7 @@ func newDLQReplay(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.print(run, func(w io.Writer) error { return writeAdmitted(w, run, nil) })
+			return c.print(run, func(w io.Writer) error { return writeAdmitted(w, run) })
 		},
 	}
 }

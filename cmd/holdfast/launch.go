@@ -52,14 +52,14 @@ did not finish.`,
 			}
 			if !wait {
 				return c.print(run, func(w io.Writer) error {
-					if err := writeAdmitted(w, run, request.BudgetUSD); err != nil {
+					if err := writeAdmitted(w, run); err != nil {
 						return err
 					}
 					return writeFollow(w, run)
 				})
 			}
 			if !c.structured() {
-				if err := writeAdmitted(c.stdout, run, request.BudgetUSD); err != nil {
+				if err := writeAdmitted(c.stdout, run); err != nil {
 					return err
 				}
 			}
@@ -81,6 +81,18 @@ func lowered(budget holdfast.MicroUSD, asked *holdfast.MicroUSD) string {
 	return fmt.Sprintf(" (asked %s; the bot's own budget, max_run_usd of the limits setting or what is free allows no more)", asked.Dollars())
 }
 
+// cut says that a run got a smaller budget than its caller asked for, and why.
+func cut(run api.Run) string {
+	why := map[string]string{
+		string(runs.CutBot): "its bot's own budget is smaller", string(runs.CutLimits): "max_run_usd of the limits setting is smaller",
+		string(runs.CutCapacity): "no more was free",
+	}[run.CutBy]
+	if run.AskedUSD == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (asked %s; %s)", run.AskedUSD.Dollars(), why)
+}
+
 // writeFollow says how to follow a run that is not waited for.
 func writeFollow(w io.Writer, run api.Run) error {
 	_, err := fmt.Fprintf(w, "follow it with `holdfast runs logs %s --follow`; `holdfast runs show %s` says how it stands\n", run.ID, run.ID)
@@ -88,9 +100,9 @@ func writeFollow(w io.Writer, run api.Run) error {
 }
 
 // writeAdmitted says what was reserved for a run.
-func writeAdmitted(w io.Writer, run api.Run, asked *holdfast.MicroUSD) error {
+func writeAdmitted(w io.Writer, run api.Run) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "run %s %s as %s, budget %s%s\n", run.ID, run.Status, run.Identity, run.BudgetUSD.Dollars(), lowered(run.BudgetUSD, asked))
+	fmt.Fprintf(&b, "run %s %s as %s, budget %s%s\n", run.ID, run.Status, run.Identity, run.BudgetUSD.Dollars(), cut(run))
 	for _, a := range run.Allocations {
 		fmt.Fprintf(&b, "  %s  %s\n", a.Subject, show(a.Amount))
 	}

@@ -158,7 +158,7 @@ func writeRun(w io.Writer, run api.Run) error {
 	if run.ExitCode != nil {
 		line("exit code", fmt.Sprint(*run.ExitCode))
 	}
-	line("spent", run.SpentUSD.Dollars()+" of "+run.BudgetUSD.Dollars())
+	line("spent", run.SpentUSD.Dollars()+" of "+run.BudgetUSD.Dollars()+cut(run))
 	line("repo", run.Repo)
 	line("pool", run.Pool)
 	line("caller", run.Caller)
@@ -280,7 +280,7 @@ what it was, in the present month, with what is left of its budget.`,
 		if wait {
 			return c.waitForEnd(ctx, server, run)
 		}
-		return c.print(run, func(w io.Writer) error { return writeAdmitted(w, run, nil) })
+		return c.print(run, func(w io.Writer) error { return writeAdmitted(w, run) })
 	})
 	cmd.Flags().BoolVar(&wait, "wait", false, "stay until the run has ended; exit 1 when it did not finish")
 	cmd.Flags().Var(&waitFor, "wait-for", "keep asking for so long until the run is admitted")

@@ -48,6 +48,8 @@ type Run struct {
 	Detail       string            `json:"detail,omitempty"`
 	ExitCode     *int              `json:"exit_code,omitempty"`
 	BudgetUSD    holdfast.MicroUSD `json:"budget_usd" doc:"the smallest allowance; what the run is held to"`
+	AskedUSD     holdfast.MicroUSD `json:"asked_usd,omitempty" doc:"what its caller asked for, where it got less"`
+	CutBy        string            `json:"cut_by,omitempty" doc:"why it got less: bot, limits (max_run_usd) or capacity"`
 	SpentUSD     holdfast.MicroUSD `json:"spent_usd" doc:"reported so far"`
 	Allocations  []Allocation      `json:"allocations" nullable:"false"`
 	Unheld       string            `json:"unheld,omitempty" doc:"why the run was admitted without an allocation"`
@@ -60,6 +62,7 @@ type Run struct {
 	Runner       string            `json:"runner,omitempty"`
 	Attempt      int               `json:"attempt"`
 	Generation   int               `json:"generation" doc:"how often it was admitted anew"`
+	Past         []RunAttempt      `json:"past,omitempty" doc:"how it stood each time that it was queued again, oldest first"`
 	Skipped      int               `json:"skipped_reports,omitempty" doc:"lines of HOLDFAST_REPORT that could not be read"`
 	CancelAsked  bool              `json:"cancel_asked,omitempty"`
 	Retry        *RunRetry         `json:"retry,omitempty" doc:"how it stands with coming back by itself; absent: nothing was tried"`
@@ -71,6 +74,19 @@ type Run struct {
 	Lease        *Lease            `json:"lease,omitempty" doc:"of an external run that is open"`
 	CapPolicy    *CapPolicy        `json:"cap_policy,omitempty" doc:"of an external run that is open"`
 	Links        map[string]string `json:"links,omitempty"`
+}
+
+// RunAttempt is how a run stood before it was queued again.
+type RunAttempt struct {
+	Attempt      int               `json:"attempt" doc:"0: it waited, and no attempt had begun"`
+	Status       string            `json:"status" doc:"running: a runner had claimed the attempt, and it never began"`
+	StatusReason string            `json:"status_reason,omitempty"`
+	Detail       string            `json:"detail,omitempty"`
+	Runner       string            `json:"runner,omitempty"`
+	StartedAt    time.Time         `json:"started_at,omitzero"`
+	EndedAt      time.Time         `json:"ended_at,omitzero"`
+	SpentUSD     holdfast.MicroUSD `json:"spent_usd"`
+	DecisionID   string            `json:"decision_id,omitempty" doc:"of the judgement that admitted it"`
 }
 
 // Ended says whether the run is over.

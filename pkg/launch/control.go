@@ -125,6 +125,7 @@ func (s *Service) requeueResumed(ctx context.Context, a *admission, was runs.Run
 		if run.Generation != was.Generation || run.Status != was.Status {
 			return fmt.Errorf("run %s was changed in between: %w", was.ID, ErrConflict)
 		}
+		remember(run)
 		if attempt, _, _ := current(*run); attempt > 0 {
 			run.Former = append(run.Former, runs.Former{LastAttempt: attempt, Holds: run.Holds})
 		}

@@ -36,7 +36,7 @@ func (s *Service) Explain(ctx context.Context, who auth.Principal, id string) (E
 	if decision.Run != "" {
 		if run, err := s.Runs.Get(ctx, decision.Run); err == nil {
 			e.Run = &run
-			e.Summary = append(e.Summary, life(run)...)
+			e.Summary = append(append(past(run), e.Summary...), life(run)...)
 		}
 	}
 	if !decision.Subject.IsZero() {
@@ -52,12 +52,12 @@ func (s *Service) Explain(ctx context.Context, who auth.Principal, id string) (E
 }
 
 func (s *Service) explainRun(ctx context.Context, who auth.Principal, run runs.Run) (Explanation, error) {
-	e := Explanation{Run: &run}
+	e := Explanation{Run: &run, Summary: past(run)}
 	decision, err := s.Decisions.Get(ctx, run.DecisionID)
 	switch {
 	case err == nil:
 		e.Decision = &decision
-		e.Summary = judgement(decision)
+		e.Summary = append(e.Summary, judgement(decision)...)
 	case !errors.Is(err, records.ErrNotFound):
 		return Explanation{}, unavailable(err)
 	}

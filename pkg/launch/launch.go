@@ -94,6 +94,7 @@ func (s *Service) document(a *admission, c call, found candidate, r Request) run
 		Status: runs.Queued, Budget: a.budget, Holds: a.holds, Unheld: a.unheld, DecisionID: a.decision,
 		Published: 1, CreatedAt: a.at, QueuedAt: a.at,
 	}
+	run.Asked, run.CutBy = found.cutOf(r.BudgetUSD, a.budget)
 	if r.External {
 		run.Status, run.Attempt, run.Published = runs.Running, 1, 0
 		run.StartedAt, run.ReportedAt = a.at, s.now()

@@ -196,6 +196,9 @@ func (s *Service) republish(ctx context.Context, was runs.Run) error {
 		if run.Status != was.Status || run.Published != was.Published || run.Attempt != was.Attempt || !run.ReportedAt.Equal(was.ReportedAt) {
 			return errUnchanged
 		}
+		if run.Status == runs.Running {
+			remember(run)
+		}
 		run.Status, run.Runner, run.ClaimNonce = runs.Queued, "", ""
 		run.Published++
 		run.QueuedAt = s.now()

@@ -91,11 +91,17 @@ type Run struct {
 	ExitCode     *int   `json:"exit_code,omitempty"`
 
 	Budget holdfast.MicroUSD `json:"budget"` // of all attempts together; what the run is held to
-	Spent  holdfast.MicroUSD `json:"spent"`  // reported so far, all attempts
-	Holds  []Hold            `json:"holds,omitempty"`
+	// Asked is the budget that its caller named, where it got a smaller one, and CutBy is
+	// why.
+	Asked holdfast.MicroUSD `json:"asked,omitempty"`
+	CutBy Cut               `json:"cut_by,omitempty"`
+	Spent holdfast.MicroUSD `json:"spent"` // reported so far, all attempts
+	Holds []Hold            `json:"holds,omitempty"`
 	// Former has what earlier generations held, oldest first, so that a late report
 	// of one of their attempts is still charged to what that attempt held.
 	Former []Former `json:"former,omitempty"`
+	// Past has how the run stood each time that it was queued again, oldest first.
+	Past []Past `json:"past,omitempty"`
 	// Unheld says why the run was admitted without an allocation (a degraded ledger,
 	// a policy never read); empty for a run that is held.
 	Unheld     string `json:"unheld,omitempty"`

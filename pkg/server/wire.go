@@ -17,7 +17,7 @@ func RunOnWire(r runs.Run) api.Run {
 	out := api.Run{
 		ID: string(r.ID), Team: string(r.Team), Identity: api.IdentityOf(r.Identity),
 		Status: string(r.Status), StatusReason: string(r.StatusReason), Detail: r.Detail, ExitCode: r.ExitCode,
-		BudgetUSD: r.Budget, SpentUSD: r.Spent, Allocations: make([]api.Allocation, 0, len(r.Holds)), Unheld: r.Unheld, DecisionID: r.DecisionID,
+		BudgetUSD: r.Budget, AskedUSD: r.Asked, CutBy: string(r.CutBy), SpentUSD: r.Spent, Allocations: make([]api.Allocation, 0, len(r.Holds)), Unheld: r.Unheld, DecisionID: r.DecisionID,
 		Repo: r.Repo, Inputs: r.Inputs, Pool: r.Pool, External: r.External, Caller: r.Caller, Runner: r.Runner,
 		Attempt: r.Attempt, Generation: r.Generation, Skipped: r.SkippedReports, CancelAsked: r.CancelAsked,
 		CreatedAt: utc(r.CreatedAt), QueuedAt: utc(r.QueuedAt), StartedAt: utc(r.StartedAt), EndedAt: utc(r.EndedAt), ReportedAt: utc(r.ReportedAt),
@@ -27,6 +27,12 @@ func RunOnWire(r runs.Run) api.Run {
 		if r.RetryOpen() {
 			out.Retry.NotBefore = utc(r.Retry.NotBefore)
 		}
+	}
+	for _, p := range r.Past {
+		out.Past = append(out.Past, api.RunAttempt{
+			Attempt: p.Attempt, Status: string(p.Status), StatusReason: string(p.Reason), Detail: p.Detail, Runner: p.Runner,
+			StartedAt: utc(p.StartedAt), EndedAt: utc(p.EndedAt), SpentUSD: p.Spent, DecisionID: p.DecisionID,
+		})
 	}
 	for _, hold := range r.Holds {
 		out.Allocations = append(out.Allocations, api.Allocation{ID: string(hold.ID), Subject: hold.Subject.String(), Amount: api.AmountOf(hold.AmountOf())})
