@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -215,7 +214,7 @@ func (e *execution) note(status execStatus) error {
 	if e.statusFile == "" {
 		return nil
 	}
-	text, err := json.Marshal(status)
+	text, err := jsonText(status, "")
 	if err != nil {
 		return err
 	}
@@ -223,7 +222,7 @@ func (e *execution) note(status execStatus) error {
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(append(text, '\n'))
+	_, err = file.Write(text)
 	if closeErr := file.Close(); err == nil {
 		err = closeErr
 	}

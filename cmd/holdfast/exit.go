@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -78,10 +77,9 @@ func (c *cli) report(err error) int {
 	problem, answered := client.ProblemOf(err)
 	switch {
 	case c.format == formatJSON && answered:
-		_ = encodeProblem(c, problem)
+		c.reportJSON(problem)
 	case c.format == formatJSON:
-		text, _ := json.Marshal(map[string]any{"error": plain(err), "exit_code": code})
-		fmt.Fprintln(c.stderr, string(text))
+		c.reportJSON(map[string]any{"error": plain(err), "exit_code": code})
 	case answered && problem.Reason != "":
 		fmt.Fprint(c.stderr, refusalText(problem))
 	default:
@@ -90,10 +88,11 @@ func (c *cli) report(err error) int {
 	return code
 }
 
-func encodeProblem(c *cli, problem api.Problem) error {
-	encoder := json.NewEncoder(c.stderr)
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(problem)
+// reportJSON writes an error for a program, on one line.
+func (c *cli) reportJSON(v any) {
+	if text, err := jsonText(v, ""); err == nil {
+		_, _ = c.stderr.Write(text)
+	}
 }
 
 // plain is an error on one line.

@@ -57,22 +57,43 @@ func (c *cli) print(v any, text func(io.Writer) error) error {
 // encode writes v as indented JSON or as YAML with the same fields in the same
 // order.
 func encode(w io.Writer, f format, v any) error {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(v); err != nil {
+	text, err := jsonText(v, "  ")
+	if err != nil {
 		return fmt.Errorf("print as %s: %w", f, err)
 	}
-	text := b.Bytes()
 	if f == formatYAML {
-		var err error
 		if text, err = yamlOfJSON(text); err != nil {
 			return fmt.Errorf("print as yaml: %w", err)
 		}
 	}
-	_, err := w.Write(text)
+	_, err = w.Write(text)
 	return err
+}
+
+// jsonText is v as JSON with an end of line. What steers a terminal is written as an
+// escape: the JSON means the same, and its reader may be a person.
+func jsonText(v any, indent string) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", indent)
+	if err := encoder.Encode(v); err != nil {
+		return nil, err
+	}
+	text := b.Bytes()
+	steers := func(r rune) bool { return r >= 0x7f && holdfast.IsControl(r) } // below it JSON has escapes of its own
+	if !bytes.ContainsFunc(text, steers) {
+		return text, nil
+	}
+	var safe bytes.Buffer
+	for _, r := range string(text) {
+		if steers(r) { // only ever within a string
+			fmt.Fprintf(&safe, `\u%04x`, r)
+			continue
+		}
+		safe.WriteRune(r)
+	}
+	return safe.Bytes(), nil
 }
 
 // table is rows under a header, printed in columns of equal width. A cell holds what

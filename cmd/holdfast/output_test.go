@@ -49,7 +49,7 @@ items:
 
 func TestYAMLReadsBackAsTheSameText(t *testing.T) {
 	for _, text := range []string{
-		"", " ", " x ", "~", "#", "a #b", "\u0085", "\t", "'", "\"", "null", "Null", "0x1", "1_0", "1e3", ".5", ".inf", "a:", "a: b", ":", "-", "?", "- a", "!x",
+		"", " ", " x ", "~", "#", "a #b", "\u0085", "a\u009b31m", "\u007f", "\u202eevil\u2066", "\t", "'", "\"", "null", "Null", "0x1", "1_0", "1e3", ".5", ".inf", "a:", "a: b", ":", "-", "?", "- a", "!x",
 		"&a", "*a", "%", "@", "`", "[", "{", "]", "|", ">", "---", "...", "true", "OFF", "y", "=", "<<", "2026-11-30", "12:30:45", "a\nb\n", "\u2028", "\x00", "<a&b>",
 		"/api/runs/x", "platform/review-pr", "team:web/feature-dev", "größer", "x/y@2026-11",
 	} {
@@ -114,6 +114,43 @@ func TestWhatOthersWroteSteersNoTerminal(t *testing.T) {
 	for name, text := range map[string]string{"list": list.String(), "run": one.String(), "explain": story.String(), "rows": rows.String(), "error": plain(errors.New(hostile))} {
 		if strings.ContainsAny(text, "\x1b\u009b\u202e\u2066\x00") || !strings.Contains(text, "a [2Jb 31mc d e f") {
 			t.Errorf("%s: %q", name, text)
+		}
+	}
+}
+
+func TestJSONForATerminalSteersNoneAndMeansTheSame(t *testing.T) {
+	var all strings.Builder
+	for r := range rune(0x3000) {
+		all.WriteRune(r)
+	}
+	all.WriteString("größer 漢字 🚀")
+	want := map[string]string{"title": all.String(), all.String(): "a key"}
+	var problem strings.Builder
+	(&cli{stderr: &problem}).reportJSON(want)
+	outputs := map[string]string{"an error": problem.String()}
+	for _, f := range []format{formatJSON, formatYAML} {
+		var b strings.Builder
+		if err := encode(&b, f, want); err != nil {
+			t.Fatal(err)
+		}
+		outputs[string(f)] = b.String()
+	}
+	for name, text := range outputs {
+		if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && holdfast.IsControl(r) }); i >= 0 {
+			t.Errorf("%s has %q", name, text[i:i+3])
+		}
+		if !strings.Contains(text, "größer 漢字 🚀") {
+			t.Errorf("%s escapes what steers nothing", name)
+		}
+		if name == string(formatYAML) {
+			continue // read back by TestYAMLReadsBackAsTheSameText
+		}
+		got := map[string]string{}
+		if err := json.Unmarshal([]byte(text), &got); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s means something else", name)
 		}
 	}
 }

@@ -157,11 +157,9 @@ func plainOrQuoted(text string) string {
 }
 
 func quotedYAML(text string) string {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(text); err != nil { // a string always encodes
+	quoted, err := jsonText(text, "")
+	if err != nil { // a string always encodes
 		return `""`
 	}
-	return strings.TrimSpace(b.String())
+	return strings.TrimSpace(string(quoted))
 }
