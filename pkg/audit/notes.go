@@ -162,27 +162,7 @@ func (l *Log) Flush(ctx context.Context) error {
 			batch = append(batch, &note{entry: lost})
 		}
 	}
-	var (
-		group sync.WaitGroup
-		slots = make(chan struct{}, writers)
-		mu    sync.Mutex
-		first error
-	)
-	for _, one := range batch {
-		slots <- struct{}{}
-		group.Go(func() {
-			defer func() { <-slots }()
-			if err := l.write(ctx, one); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				if first == nil {
-					first = err
-				}
-			}
-		})
-	}
-	group.Wait()
-	return first
+	return records.Each(batch, writers, func(one *note) error { return l.write(ctx, one) })
 }
 
 // write inserts a note, or the newer count of one that is stored.

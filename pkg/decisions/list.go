@@ -147,7 +147,7 @@ func (r *Recorder) deleteOldest(ctx context.Context, q records.Query, most int, 
 			}
 			batch = append(batch, v.Value.ID)
 		}
-		err = each(batch, func(id string) error {
+		err = records.Each(batch, writers, func(id string) error {
 			if err := r.table.Delete(ctx, id); !errors.Is(err, records.ErrNotFound) {
 				return err
 			}

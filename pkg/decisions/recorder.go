@@ -219,7 +219,7 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	}
 	r.mu.Unlock()
 
-	err := each(batch, func(e *entry) error { return r.write(ctx, e) })
+	err := records.Each(batch, writers, func(e *entry) error { return r.write(ctx, e) })
 	r.forget()
 	return err
 }
@@ -306,32 +306,4 @@ func (r *Recorder) forget() {
 		}
 		r.drop(e)
 	}
-}
-
-// each calls do for every item, a bounded number at once, and returns the first
-// error when all are done.
-func each[T any](items []T, do func(T) error) error {
-	var (
-		work  = make(chan T)
-		group sync.WaitGroup
-		mu    sync.Mutex
-		first error
-	)
-	for range min(writers, len(items)) {
-		group.Go(func() {
-			for item := range work {
-				if err := do(item); err != nil {
-					mu.Lock()
-					first = cmp.Or(first, err)
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	for _, item := range items {
-		work <- item
-	}
-	close(work)
-	group.Wait()
-	return first
 }

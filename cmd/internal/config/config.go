@@ -32,6 +32,7 @@ type Options struct {
 	Lease       time.Duration // how long an allocation of a running run lives after its last renewal
 	Heartbeat   time.Duration // how often a running run renews
 	SweepEvery  time.Duration // how often the sweep looks for what is overdue
+	KeepAudit   int           // days; zero keeps the audit trail for ever
 	LaunchLease time.Duration // how long an allocation lives before its run has renewed once
 	PolicyTTL   time.Duration // how long a read policy is served before it is read again
 	ClockSkew   time.Duration // how far two machines' clocks may be apart; added before anything is expired
@@ -79,6 +80,7 @@ func DefaultsOf(p Process) Options {
 		Lease:       120 * time.Second,
 		Heartbeat:   20 * time.Second,
 		SweepEvery:  15 * time.Second,
+		KeepAudit:   400,
 		LaunchLease: 30 * time.Second,
 		PolicyTTL:   30 * time.Second,
 		ClockSkew:   15 * time.Second,

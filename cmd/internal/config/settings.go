@@ -139,6 +139,7 @@ func timeSettings() []Setting {
 		duration("heartbeat", "how often a running run renews its allocation", func(o *Options) *time.Duration { return &o.Heartbeat }).of(Dev, Server, Runner),
 		duration("sweep-every", "how often overdue allocations are looked for", func(o *Options) *time.Duration { return &o.SweepEvery }).of(Dev, Server),
 		duration("launch-lease", "how long an allocation lives before its run has renewed it once", func(o *Options) *time.Duration { return &o.LaunchLease }).of(Dev, Server),
+		whole("keep-audit", "days for which the audit trail is kept; 0 is for ever", 36_500, func(o *Options) *int { return &o.KeepAudit }).of(Dev, Server),
 		duration("policy-ttl", "how long a policy is served before it is read again", func(o *Options) *time.Duration { return &o.PolicyTTL }).of(Dev, Server),
 		duration("clock-skew", "how far the clocks of two machines may be apart", func(o *Options) *time.Duration { return &o.ClockSkew }).of(Dev, Server),
 		duration("start-wait", "how long a start waits for MongoDB and NATS that do not answer yet; 0 is for ever", func(o *Options) *time.Duration { return &o.StartWait }).of(Server, Runner),

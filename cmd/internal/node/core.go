@@ -55,6 +55,7 @@ type core struct {
 	settings  *platformcfg.Settings
 	decisions *decisions.Recorder
 	audit     *audit.Log
+	auditFor  time.Duration // zero is for ever
 	vault     *secrets.Vault
 	keys      *secrets.Keyring
 
@@ -113,6 +114,7 @@ func (c *core) openRepositories(ctx context.Context, s config.Options, stores St
 	if c.audit, err = audit.New(ctx, db, c.clock); err != nil {
 		return err
 	}
+	c.auditFor = time.Duration(s.KeepAudit) * 24 * time.Hour
 	if c.keys, err = keyringOf(s); err != nil {
 		return err
 	}
@@ -166,13 +168,24 @@ func (c *core) subject(ctx context.Context, s holdfast.Subject) (api.SubjectCapa
 	return server.CapacityOnWire(view), nil
 }
 
+// keepAudit deletes what of the audit trail is older than it is kept.
+func (c *core) keepAudit(ctx context.Context) error {
+	return c.audit.Keep(ctx, c.auditFor, func(deleted int, err error) {
+		if err != nil {
+			c.watcher.log.Warn("the audit trail could not be cut; the next pass tries again", "error", err)
+			return
+		}
+		c.watcher.log.Info("what was older than the audit trail is kept is deleted", "rows", deleted, "kept", c.auditFor)
+	})
+}
+
 // loop is work that blocks until its context ends.
 type loop = func(context.Context) error
 
 // carriers are the loops that answer runners and the clock.
 func (c *core) carriers() []loop {
 	return append(c.surfaces.loops(),
-		c.decisions.Run, c.audit.Run, c.feed.Run, c.launch.Run,
+		c.decisions.Run, c.audit.Run, c.keepAudit, c.feed.Run, c.launch.Run,
 		func(ctx context.Context) error {
 			return c.watcher.metrics.Run(ctx, metrics.Sources{Ledger: c.ledger, Runs: c.runs, QueueDepth: c.bus.Depth, DeadLetters: c.bus.DeadDepth, Streams: c.broker.Subscribers}, 0)
 		},
