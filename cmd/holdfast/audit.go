@@ -1,11 +1,12 @@
 package main
 
 import (
-	"io"
+	"context"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-io/holdfast/pkg/api"
 	"github.com/holdfast-io/holdfast/pkg/client"
 )
 
@@ -28,39 +29,22 @@ and its refusal lead to their decision; see "holdfast decisions show".`,
 
 func newAuditList(c *cli) *cobra.Command {
 	var filter client.AuditFilter
-	var window windowFlags
 	since := sinceFlag{now: c.clock}
 	result := oneOf{allowed: []string{"done", "refused"}}
-	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the audit trail, newest first",
-		Example: "  holdfast audit list --team web --actor ann --action token.issued --since 7d\n  holdfast audit list --outcome refused -o json",
-		Args:    exactly(),
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := window.check(); err != nil {
-			return err
-		}
-		server, err := c.connect()
-		if err != nil {
-			return err
-		}
-		filter.Window, filter.Since, filter.Outcome = window.Window, since.at, result.value
-		page, err := server.Audit(cmd.Context(), filter)
-		if err != nil {
-			return err
-		}
-		return c.print(page, func(w io.Writer) error {
-			t := &table{header: []string{"AT", "WHO", "ACTION", "TARGET", "TEAM", "OUTCOME", "DETAIL"}, empty: "nothing is in the audit trail"}
-			for _, e := range page.Items {
-				outcome := e.Outcome
-				if e.Count > 1 {
-					outcome += " x" + strconv.Itoa(e.Count)
-				}
-				t.add(showTime(e.At), e.Actor, e.Action, clip(e.Target, 60), or(e.Team), outcome, or(clip(e.Detail, 80)))
+	cmd := listing[api.AuditEntry]{
+		short: "List the audit trail, newest first", example: "  holdfast audit list --team web --actor ann --action token.issued --since 7d\n  holdfast audit list --outcome refused -o json",
+		header: []string{"AT", "WHO", "ACTION", "TARGET", "TEAM", "OUTCOME", "DETAIL"}, empty: "nothing is in the audit trail",
+		row: func(e api.AuditEntry) []string {
+			outcome := e.Outcome
+			if e.Count > 1 {
+				outcome += " x" + strconv.Itoa(e.Count)
 			}
-			return writePage(w, t, page.NextCursor)
-		})
-	}
+			return []string{showTime(e.At), e.Actor, e.Action, clip(e.Target, 60), or(e.Team), outcome, or(clip(e.Detail, 80))}
+		},
+	}.all(c, func(server *client.Client, ctx context.Context, window client.Window) (api.Page[api.AuditEntry], error) {
+		filter.Window, filter.Since, filter.Outcome = window, since.at, result.value
+		return server.Audit(ctx, filter)
+	})
 	flags := cmd.Flags()
 	flags.StringVarP(&filter.Team, "team", "t", "", "only this team's")
 	flags.StringVar(&filter.Actor, "actor", "", "only by this account or token, by its name")
@@ -68,6 +52,5 @@ func newAuditList(c *cli) *cobra.Command {
 	flags.StringVar(&filter.Target, "target", "", "only about this")
 	flags.Var(&result, "outcome", "only what was done, or what was refused")
 	flags.Var(&since, "since", "only since: 30m, 2h, 7d or a time")
-	window.add(flags)
 	return cmd
 }

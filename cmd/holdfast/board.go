@@ -42,73 +42,47 @@ func columns() oneOf {
 
 func newBoardList(c *cli) *cobra.Command {
 	var team string
-	var window windowFlags
 	column := columns()
-	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List cards, the newest first",
-		Example: "  holdfast board list --team web --column blocked", Args: exactly(),
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := window.check(); err != nil {
-			return err
-		}
-		server, err := c.connect()
-		if err != nil {
-			return err
-		}
-		page, err := server.Cards(cmd.Context(), team, column.value, window.Window)
-		if err != nil {
-			return err
-		}
-		return c.print(page, func(w io.Writer) error {
-			t := &table{header: []string{"CARD", "TEAM", "COLUMN", "PRIORITY", "BOT", "TITLE", "RUN", "REFUSED", "NEXT TRY"}, empty: "no cards; `holdfast board add --help` shows how to make one"}
-			for _, k := range page.Items {
-				t.add(k.ID, k.Team, k.Column, fmt.Sprint(k.Priority), k.Bot, k.Title, or(k.Run), or(whyRefused(k.Refused)), showTime(k.NotBefore))
-			}
-			return writePage(w, t, page.NextCursor)
-		})
-	}
+	cmd := listing[api.Card]{
+		short: "List cards, the newest first", example: "  holdfast board list --team web --column blocked",
+		header: []string{"CARD", "TEAM", "COLUMN", "PRIORITY", "BOT", "TITLE", "RUN", "REFUSED", "NEXT TRY"},
+		empty:  "no cards; `holdfast board add --help` shows how to make one",
+		row: func(k api.Card) []string {
+			return []string{k.ID, k.Team, k.Column, fmt.Sprint(k.Priority), k.Bot, k.Title, or(k.Run), or(whyRefused(k.Refused)), showTime(k.NotBefore)}
+		},
+	}.all(c, func(server *client.Client, ctx context.Context, window client.Window) (api.Page[api.Card], error) {
+		return server.Cards(ctx, team, column.value, window)
+	})
 	cmd.Flags().StringVarP(&team, "team", "t", "", "only this team's")
 	cmd.Flags().Var(&column, "column", "only of this column")
-	window.add(cmd.Flags())
 	return cmd
 }
 
-func writeCard(c *cli, k api.Card) error {
-	return c.print(k, func(w io.Writer) error {
-		err := writeRows(w, append([][2]string{
-			{"card", k.ID}, {"title", k.Title}, {"column", k.Column}, {"bot", k.Bot + " of " + k.Team}, {"priority", fmt.Sprint(k.Priority)},
-			{"attempts", fmt.Sprintf("%d of %d", k.Attempts, k.MaxAttempts)}, {"run", or(k.Run)},
-		}, warningRows(k.Warnings)...))
-		if err != nil {
-			return err
+func writeCard(w io.Writer, k api.Card) error {
+	err := writeRows(w, append([][2]string{
+		{"card", k.ID}, {"title", k.Title}, {"column", k.Column}, {"bot", k.Bot + " of " + k.Team}, {"priority", fmt.Sprint(k.Priority)},
+		{"attempts", fmt.Sprintf("%d of %d", k.Attempts, k.MaxAttempts)}, {"run", or(k.Run)},
+	}, warningRows(k.Warnings)...))
+	if err != nil {
+		return err
+	}
+	t := &table{header: []string{"WHEN", "BY", "WHAT", "REASON", "DETAIL"}, empty: "nothing happened yet"}
+	for _, n := range k.Log {
+		what := n.What
+		if n.Count > 1 {
+			what = fmt.Sprintf("%s (%d times)", what, n.Count)
 		}
-		t := &table{header: []string{"WHEN", "BY", "WHAT", "REASON", "DETAIL"}, empty: "nothing happened yet"}
-		for _, n := range k.Log {
-			what := n.What
-			if n.Count > 1 {
-				what = fmt.Sprintf("%s (%d times)", what, n.Count)
-			}
-			detail := n.Detail
-			if detail == "" {
-				detail = n.Run
-			}
-			t.add(showTime(n.At), n.By, what, or(n.Reason), or(detail))
+		detail := n.Detail
+		if detail == "" {
+			detail = n.Run
 		}
-		return t.write(w)
-	})
+		t.add(showTime(n.At), n.By, what, or(n.Reason), or(detail))
+	}
+	return t.write(w)
 }
 
 func (c *cli) oneCard(cmd *cobra.Command, do func(context.Context, *client.Client) (api.Card, error)) error {
-	server, err := c.connect()
-	if err != nil {
-		return err
-	}
-	card, err := do(cmd.Context(), server)
-	if err != nil {
-		return err
-	}
-	return writeCard(c, card)
+	return one(c, cmd, do, writeCard)
 }
 
 func newBoardShow(c *cli) *cobra.Command {

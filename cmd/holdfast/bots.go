@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/cmd/internal/yamlfile"
 	"github.com/holdfast-io/holdfast/pkg/api"
+	"github.com/holdfast-io/holdfast/pkg/client"
 )
 
 func newBots(c *cli) *cobra.Command {
@@ -33,37 +35,20 @@ name is for a team.`,
 
 func newBotsList(c *cli) *cobra.Command {
 	var team string
-	var window windowFlags
-	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List bots as they resolve for a team, or the platform's",
-		Example: "  holdfast bots list --team web -o yaml", Args: exactly(),
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := window.check(); err != nil {
-			return err
-		}
-		server, err := c.connect()
-		if err != nil {
-			return err
-		}
-		page, err := server.Bots(cmd.Context(), team, window.Window)
-		if err != nil {
-			return err
-		}
-		return c.print(page, func(w io.Writer) error {
-			t := &table{header: []string{"BOT", "TIER", "FROM", "LANE", "BUDGET", "RUNS"}, empty: "no bots"}
-			for _, b := range page.Items {
-				budget := "-"
-				if b.BudgetUSD != nil {
-					budget = b.BudgetUSD.Dollars()
-				}
-				t.add(b.Bot, b.Tier, or(b.Origin), b.Lane, budget, or(clip(strings.Join(b.Command, " ")+b.Prompt, 60)))
+	cmd := listing[api.Bot]{
+		short: "List bots as they resolve for a team, or the platform's", example: "  holdfast bots list --team web -o yaml",
+		header: []string{"BOT", "TIER", "FROM", "LANE", "BUDGET", "RUNS"}, empty: "no bots",
+		row: func(b api.Bot) []string {
+			budget := "-"
+			if b.BudgetUSD != nil {
+				budget = b.BudgetUSD.Dollars()
 			}
-			return writePage(w, t, page.NextCursor)
-		})
-	}
+			return []string{b.Bot, b.Tier, or(b.Origin), b.Lane, budget, or(clip(strings.Join(b.Command, " ")+b.Prompt, 60))}
+		},
+	}.all(c, func(server *client.Client, ctx context.Context, window client.Window) (api.Page[api.Bot], error) {
+		return server.Bots(ctx, team, window)
+	})
 	cmd.Flags().StringVarP(&team, "team", "t", "", "as they resolve for this team (default: the platform's)")
-	window.add(cmd.Flags())
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -32,47 +33,28 @@ func newDecisions(c *cli) *cobra.Command {
 
 func newDecisionsList(c *cli) *cobra.Command {
 	var filter client.DecisionFilter
-	var window windowFlags
 	since := sinceFlag{now: c.clock}
 	reason := oneOf{kind: "REASON"}
 	for _, r := range holdfast.DenyReasons() {
 		reason.allowed = append(reason.allowed, string(r))
 	}
 	cause := oneOf{allowed: []string{string(holdfast.CauseReserved)}}
-	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"},
-		Short:   "List decisions, newest first",
-		Example: "  holdfast decisions list --team web --cause capacity_reserved -o json",
-		Args:    exactly(),
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := window.check(); err != nil {
-			return err
-		}
-		server, err := c.connect()
-		if err != nil {
-			return err
-		}
-		filter.Window, filter.Since, filter.Reason, filter.Cause = window.Window, since.at, reason.value, cause.value
-		page, err := server.Decisions(cmd.Context(), filter)
-		if err != nil {
-			return err
-		}
-		return c.print(page, func(w io.Writer) error {
-			t := &table{header: []string{"DECISION", "AT", "TEAM", "BOT", "OUTCOME", "SUBJECT", "TIMES"}, empty: "no decisions"}
-			for _, d := range page.Items {
-				t.add(d.ID, showTime(d.At), d.Team, bot(d), outcome(d), or(d.Subject), fmt.Sprint(max(1, d.Count)))
-			}
-			return writePage(w, t, page.NextCursor)
-		})
-	}
+	cmd := listing[api.Decision]{
+		short: "List decisions, newest first", example: "  holdfast decisions list --team web --cause capacity_reserved -o json",
+		header: []string{"DECISION", "AT", "TEAM", "BOT", "OUTCOME", "SUBJECT", "TIMES"}, empty: "no decisions",
+		row: func(d api.Decision) []string {
+			return []string{d.ID, showTime(d.At), d.Team, bot(d), outcome(d), or(d.Subject), fmt.Sprint(max(1, d.Count))}
+		},
+	}.all(c, func(server *client.Client, ctx context.Context, window client.Window) (api.Page[api.Decision], error) {
+		filter.Window, filter.Since, filter.Reason, filter.Cause = window, since.at, reason.value, cause.value
+		return server.Decisions(ctx, filter)
+	})
 	flags := cmd.Flags()
 	ownTeamFlag(flags, &filter.Team, "only this team's")
 	flags.StringVarP(&filter.Bot, "bot", "b", "", "only of this bot")
 	flags.Var(&reason, "reason", "only refusals of this reason")
 	flags.Var(&cause, "cause", "only refusals of this cause")
 	flags.Var(&since, "since", "only since: 30m, 2h, 7d or a time")
-	window.add(flags)
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/api"
 	"github.com/holdfast-io/holdfast/pkg/client"
 )
 
@@ -33,32 +34,13 @@ Dead letters are kept for a week.`,
 }
 
 func newDLQList(c *cli) *cobra.Command {
-	var window windowFlags
-	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List dead letters, the oldest first", Example: "  holdfast dlq list -o json", Args: exactly(),
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := window.check(); err != nil {
-			return err
-		}
-		server, err := c.connect()
-		if err != nil {
-			return err
-		}
-		page, err := server.DeadLetters(cmd.Context(), window.Window)
-		if err != nil {
-			return err
-		}
-		return c.print(page, func(w io.Writer) error {
-			t := &table{header: []string{"SEQ", "WHEN", "REASON", "DELIVERIES", "RUN", "STATUS NOW", "TEAM", "BOT"}, empty: "no dead letters"}
-			for _, d := range page.Items {
-				t.add(fmt.Sprint(d.Seq), showTime(d.At), d.Reason, fmt.Sprint(d.Deliveries), or(d.Run), or(d.RunStatus), or(d.Team), or(d.Bot))
-			}
-			return writePage(w, t, page.NextCursor)
-		})
-	}
-	window.add(cmd.Flags())
-	return cmd
+	return listing[api.DeadLetter]{
+		short: "List dead letters, the oldest first", example: "  holdfast dlq list -o json",
+		header: []string{"SEQ", "WHEN", "REASON", "DELIVERIES", "RUN", "STATUS NOW", "TEAM", "BOT"}, empty: "no dead letters",
+		row: func(d api.DeadLetter) []string {
+			return []string{fmt.Sprint(d.Seq), showTime(d.At), d.Reason, fmt.Sprint(d.Deliveries), or(d.Run), or(d.RunStatus), or(d.Team), or(d.Bot)}
+		},
+	}.all(c, (*client.Client).DeadLetters)
 }
 
 // seqOf reads the number of a dead letter.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strings"
 
@@ -30,7 +29,8 @@ from the organisation's, and both must admit. A team joins with
 		Args: cobra.ArbitraryArgs,
 	}
 	cmd.Flags().AddFlagSet(list.Flags())
-	cmd.AddCommand(list, newOrgsShow(c), newOrgsCreate(c), newOrgsSet(c), newOrgsSuspend(c), newOrgsReinstate(c))
+	cmd.AddCommand(list, newOrgsShow(c), newOrgsCreate(c), newOrgsSet(c))
+	cmd.AddCommand(newOrgsSuspend(c)...)
 	return cmd
 }
 
@@ -63,25 +63,9 @@ func orgLimit(s holdfast.LimitSetting, unit holdfast.Unit) string {
 
 // oneOrg does one thing with an organisation and prints the organisation.
 func (c *cli) oneOrg(cmd *cobra.Command, do func(context.Context, *client.Client) (api.Organisation, error)) error {
-	server, err := c.connect()
-	if err != nil {
-		return err
-	}
-	org, err := do(cmd.Context(), server)
-	if err != nil {
-		return err
-	}
-	return c.print(org, func(w io.Writer) error {
+	return one(c, cmd, do, func(w io.Writer, org api.Organisation) error {
 		row := orgRow(org)
-		if org.SuspendedReason != "" {
-			row[2] += " (" + org.SuspendedReason + ")"
-		}
-		for i, name := range []string{"organisation", "name", "status", "concurrent runs", "monthly usd", "monthly runs", "launches/min", "teams"} {
-			if _, err := fmt.Fprintf(w, "%-16s %s\n", name, row[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return writeLimited(w, append(limitedRows("organisation", row, org.SuspendedReason), [2]string{"teams", row[7]}))
 	})
 }
 
@@ -148,31 +132,14 @@ func newOrgsSet(c *cli) *cobra.Command {
 	return cmd
 }
 
-func newOrgsSuspend(c *cli) *cobra.Command {
-	var reason string
-	cmd := &cobra.Command{
-		Use: "suspend ORG", Short: "Refuse every launch of an organisation's teams",
-		Long:    "Suspend refuses every launch of its teams until the organisation is reinstated. What\nruns goes on.",
-		Example: "  holdfast orgs suspend eu --reason \"the invoice is open\"",
-		Args:    exactly("ORG"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.setSuspended(cmd, args[0], true, reason)
-		},
-	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why; refusals say it")
-	return cmd
-}
-
-func newOrgsReinstate(c *cli) *cobra.Command {
-	return &cobra.Command{
-		Use: "reinstate ORG", Short: "Let a suspended organisation's teams launch again",
-		Example: "  holdfast orgs reinstate eu", Args: exactly("ORG"),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.setSuspended(cmd, args[0], false, "") },
-	}
-}
-
-func (c *cli) setSuspended(cmd *cobra.Command, org string, suspended bool, reason string) error {
-	return c.oneOrg(cmd, func(ctx context.Context, server *client.Client) (api.Organisation, error) {
-		return server.PatchOrganisation(ctx, org, api.OrganisationPatch{Suspended: &suspended, SuspendedReason: &reason})
+func newOrgsSuspend(c *cli) []*cobra.Command {
+	return suspension{
+		what: "ORG", refused: "an organisation's teams", reinstated: "a suspended organisation's teams",
+		long:    "Suspend refuses every launch of its teams until the organisation is reinstated. What\nruns goes on.",
+		example: "holdfast orgs %s eu", why: "the invoice is open",
+	}.commands(func(cmd *cobra.Command, id string, suspended bool, reason string) error {
+		return c.oneOrg(cmd, func(ctx context.Context, server *client.Client) (api.Organisation, error) {
+			return server.PatchOrganisation(ctx, id, api.OrganisationPatch{Suspended: &suspended, SuspendedReason: &reason})
+		})
 	})
 }

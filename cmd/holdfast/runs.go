@@ -69,46 +69,26 @@ func writePage(w io.Writer, t *table, nextCursor string) error {
 
 func newRunsList(c *cli) *cobra.Command {
 	var filter client.RunFilter
-	var window windowFlags
 	since := sinceFlag{now: c.clock}
 	status := oneOf{kind: "STATUS"}
 	for _, s := range runs.Statuses() {
 		status.allowed = append(status.allowed, string(s))
 	}
-	cmd := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List runs, newest first",
-		Example: "  holdfast runs list --team web --since 2h\n  holdfast runs list --status failed_resumable -o json",
-		Args:    exactly(),
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := window.check(); err != nil {
-			return err
-		}
-		server, err := c.connect()
-		if err != nil {
-			return err
-		}
-		filter.Window, filter.Since, filter.Status = window.Window, since.at, status.value
-		page, err := server.Runs(cmd.Context(), filter)
-		if err != nil {
-			return err
-		}
-		return c.print(page, func(w io.Writer) error {
-			t := &table{header: []string{"RUN", "TEAM", "BOT", "STATUS", "REASON", "SPENT", "BUDGET", "CREATED"}, empty: "no runs"}
-			for _, r := range page.Items {
-				t.add(r.ID, r.Team, r.Identity.String(), r.Status, or(r.StatusReason), r.SpentUSD.Dollars(), r.BudgetUSD.Dollars(), showTime(r.CreatedAt))
-			}
-			return writePage(w, t, page.NextCursor)
-		})
-	}
+	cmd := listing[api.Run]{
+		short: "List runs, newest first", example: "  holdfast runs list --team web --since 2h\n  holdfast runs list --status failed_resumable -o json",
+		header: []string{"RUN", "TEAM", "BOT", "STATUS", "REASON", "SPENT", "BUDGET", "CREATED"}, empty: "no runs",
+		row: func(r api.Run) []string {
+			return []string{r.ID, r.Team, r.Identity.String(), r.Status, or(r.StatusReason), r.SpentUSD.Dollars(), r.BudgetUSD.Dollars(), showTime(r.CreatedAt)}
+		},
+	}.all(c, func(server *client.Client, ctx context.Context, window client.Window) (api.Page[api.Run], error) {
+		filter.Window, filter.Since, filter.Status = window, since.at, status.value
+		return server.Runs(ctx, filter)
+	})
 	flags := cmd.Flags()
 	ownTeamFlag(flags, &filter.Team, "only this team's")
 	flags.StringVarP(&filter.Bot, "bot", "b", "", "only this bot's")
 	flags.Var(&status, "status", "only of this status: "+strings.Join(status.allowed, ", "))
 	flags.Var(&since, "since", "only those created since: 30m, 2h, 7d or a time")
-	window.add(flags)
 	return cmd
 }
 

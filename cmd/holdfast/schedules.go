@@ -36,40 +36,24 @@ error, and what may pass by itself is tried again until the next tick.`,
 
 func newSchedulesList(c *cli) *cobra.Command {
 	var team string
-	var window windowFlags
-	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List schedules with their next tick and last error",
-		Example: "  holdfast schedules list --team web -o json", Args: exactly(),
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := window.check(); err != nil {
-			return err
-		}
-		server, err := c.connect()
-		if err != nil {
-			return err
-		}
-		page, err := server.Schedules(cmd.Context(), team, window.Window)
-		if err != nil {
-			return err
-		}
-		return c.print(page, func(w io.Writer) error {
-			t := &table{header: []string{"SCHEDULE", "BOT", "CRON", "ZONE", "NEXT", "LAST RUN", "MISSED", "LAST ERROR"}, empty: "no schedules; `holdfast schedules set --help` shows how to make one"}
-			for _, s := range page.Items {
-				next, missed := showTime(s.NextAt), ""
-				if !s.Enabled {
-					next = "paused"
-				}
-				if s.Missed > 0 {
-					missed = fmt.Sprintf("%d since %s", s.Missed, showTime(s.MissedSince))
-				}
-				t.add(s.ID, s.Bot, s.Cron, s.TimeZone, next, or(s.LastRun), or(missed), or(whyRefused(s.LastError)))
+	cmd := listing[api.Schedule]{
+		short: "List schedules with their next tick and last error", example: "  holdfast schedules list --team web -o json",
+		header: []string{"SCHEDULE", "BOT", "CRON", "ZONE", "NEXT", "LAST RUN", "MISSED", "LAST ERROR"},
+		empty:  "no schedules; `holdfast schedules set --help` shows how to make one",
+		row: func(s api.Schedule) []string {
+			next, missed := showTime(s.NextAt), ""
+			if !s.Enabled {
+				next = "paused"
 			}
-			return writePage(w, t, page.NextCursor)
-		})
-	}
+			if s.Missed > 0 {
+				missed = fmt.Sprintf("%d since %s", s.Missed, showTime(s.MissedSince))
+			}
+			return []string{s.ID, s.Bot, s.Cron, s.TimeZone, next, or(s.LastRun), or(missed), or(whyRefused(s.LastError))}
+		},
+	}.all(c, func(server *client.Client, ctx context.Context, window client.Window) (api.Page[api.Schedule], error) {
+		return server.Schedules(ctx, team, window)
+	})
 	cmd.Flags().StringVarP(&team, "team", "t", "", "only this team's")
-	window.add(cmd.Flags())
 	return cmd
 }
 
@@ -86,23 +70,21 @@ func whyRefused(r *api.LaunchRefusal) string {
 	return r.Reason
 }
 
-func writeSchedule(c *cli, s api.Schedule) error {
-	return c.print(s, func(w io.Writer) error {
-		next := showTime(s.NextAt)
-		if !s.Enabled {
-			next = "paused"
-		}
-		rows := [][2]string{
-			{"schedule", s.ID}, {"bot", s.Bot}, {"cron", s.Cron + " in " + s.TimeZone}, {"catch up", s.CatchUp}, {"next", next}, {"last run", or(s.LastRun)},
-		}
-		if s.Missed > 0 {
-			rows = append(rows, [2]string{"missed", fmt.Sprintf("%d since %s: no server ran, or none could launch", s.Missed, showTime(s.MissedSince))})
-		}
-		if e := s.LastError; e != nil {
-			rows = append(rows, [2]string{"last error", whyRefused(e) + " at " + showTime(e.At)}, [2]string{"", e.Detail})
-		}
-		return writeRows(w, append(rows, warningRows(s.Warnings)...))
-	})
+func writeSchedule(w io.Writer, s api.Schedule) error {
+	next := showTime(s.NextAt)
+	if !s.Enabled {
+		next = "paused"
+	}
+	rows := [][2]string{
+		{"schedule", s.ID}, {"bot", s.Bot}, {"cron", s.Cron + " in " + s.TimeZone}, {"catch up", s.CatchUp}, {"next", next}, {"last run", or(s.LastRun)},
+	}
+	if s.Missed > 0 {
+		rows = append(rows, [2]string{"missed", fmt.Sprintf("%d since %s: no server ran, or none could launch", s.Missed, showTime(s.MissedSince))})
+	}
+	if e := s.LastError; e != nil {
+		rows = append(rows, [2]string{"last error", whyRefused(e) + " at " + showTime(e.At)}, [2]string{"", e.Detail})
+	}
+	return writeRows(w, append(rows, warningRows(s.Warnings)...))
 }
 
 // warningRows are rows that say what would refuse a launch for good.
@@ -147,15 +129,7 @@ func newSchedulesShow(c *cli) *cobra.Command {
 }
 
 func (c *cli) oneSchedule(cmd *cobra.Command, do func(context.Context, *client.Client) (api.Schedule, error)) error {
-	server, err := c.connect()
-	if err != nil {
-		return err
-	}
-	s, err := do(cmd.Context(), server)
-	if err != nil {
-		return err
-	}
-	return writeSchedule(c, s)
+	return one(c, cmd, do, writeSchedule)
 }
 
 // scheduleFlags describe a schedule.

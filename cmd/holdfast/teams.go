@@ -27,7 +27,8 @@ func newTeams(c *cli) *cobra.Command {
 		Args: cobra.ArbitraryArgs,
 	}
 	cmd.Flags().AddFlagSet(list.Flags())
-	cmd.AddCommand(list, newTeamsShow(c), newTeamsCreate(c), newTeamsSet(c), newTeamsSuspend(c), newTeamsReinstate(c))
+	cmd.AddCommand(list, newTeamsShow(c), newTeamsCreate(c), newTeamsSet(c))
+	cmd.AddCommand(newTeamsSuspend(c)...)
 	return cmd
 }
 
@@ -63,23 +64,33 @@ func limitText(s holdfast.LimitSetting, unit holdfast.Unit) string {
 	return s.Limit(unit).String()
 }
 
-func writeTeam(c *cli, team api.Team) error {
-	return c.print(team, func(w io.Writer) error {
-		row := teamRow(team)
-		if team.SuspendedReason != "" {
-			row[2] += " (" + team.SuspendedReason + ")"
+func writeTeam(w io.Writer, team api.Team) error {
+	rows := limitedRows("team", teamRow(team), team.SuspendedReason)
+	if team.Organisation != "" {
+		rows = append(rows, [2]string{"organisation", team.Organisation})
+	}
+	return writeLimited(w, rows)
+}
+
+// limitedRows are a team or an organisation, and why it is suspended.
+func limitedRows(what string, row []string, reason string) [][2]string {
+	if reason != "" {
+		row[2] += " (" + reason + ")"
+	}
+	var rows [][2]string
+	for i, name := range []string{what, "name", "status", "concurrent runs", "monthly usd", "monthly runs", "launches/min"} {
+		rows = append(rows, [2]string{name, row[i]})
+	}
+	return rows
+}
+
+func writeLimited(w io.Writer, rows [][2]string) error {
+	for _, row := range rows {
+		if _, err := fmt.Fprintf(w, "%-16s %s\n", row[0], oneLine(row[1])); err != nil {
+			return err
 		}
-		for i, name := range []string{"team", "name", "status", "concurrent runs", "monthly usd", "monthly runs", "launches/min"} {
-			if _, err := fmt.Fprintf(w, "%-16s %s\n", name, row[i]); err != nil {
-				return err
-			}
-		}
-		if team.Organisation == "" {
-			return nil
-		}
-		_, err := fmt.Fprintf(w, "%-16s %s\n", "organisation", team.Organisation)
-		return err
-	})
+	}
+	return nil
 }
 
 func newTeamsShow(c *cli) *cobra.Command {
@@ -93,15 +104,7 @@ func newTeamsShow(c *cli) *cobra.Command {
 
 // oneTeam does one thing with a team and prints the team.
 func (c *cli) oneTeam(cmd *cobra.Command, do func(context.Context, *client.Client) (api.Team, error)) error {
-	server, err := c.connect()
-	if err != nil {
-		return err
-	}
-	team, err := do(cmd.Context(), server)
-	if err != nil {
-		return err
-	}
-	return writeTeam(c, team)
+	return one(c, cmd, do, writeTeam)
 }
 
 // limitFlags are the limits of a team as flags.
@@ -194,33 +197,35 @@ func newTeamsSet(c *cli) *cobra.Command {
 	return cmd
 }
 
-func newTeamsSuspend(c *cli) *cobra.Command {
-	var reason string
-	cmd := &cobra.Command{
-		Use: "suspend TEAM", Short: "Refuse every launch of a team",
-		Long:    "Suspend refuses every launch of a team until it is reinstated. What runs goes on.",
-		Example: "  holdfast teams suspend web --reason \"the budget is under review\"",
-		Args:    exactly("TEAM"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			suspended := true
-			return c.oneTeam(cmd, func(ctx context.Context, server *client.Client) (api.Team, error) {
-				return server.PatchTeam(ctx, args[0], api.TeamPatch{Suspended: &suspended, SuspendedReason: &reason})
-			})
-		},
-	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why; refusals say it")
-	return cmd
+func newTeamsSuspend(c *cli) []*cobra.Command {
+	return suspension{
+		what: "TEAM", refused: "a team", reinstated: "a suspended team",
+		long:    "Suspend refuses every launch of a team until it is reinstated. What runs goes on.",
+		example: "holdfast teams %s web", why: "the budget is under review",
+	}.commands(func(cmd *cobra.Command, id string, suspended bool, reason string) error {
+		return c.oneTeam(cmd, func(ctx context.Context, server *client.Client) (api.Team, error) {
+			return server.PatchTeam(ctx, id, api.TeamPatch{Suspended: &suspended, SuspendedReason: &reason})
+		})
+	})
 }
 
-func newTeamsReinstate(c *cli) *cobra.Command {
-	return &cobra.Command{
-		Use: "reinstate TEAM", Short: "Let a suspended team launch again",
-		Example: "  holdfast teams reinstate web", Args: exactly("TEAM"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			suspended, reason := false, ""
-			return c.oneTeam(cmd, func(ctx context.Context, server *client.Client) (api.Team, error) {
-				return server.PatchTeam(ctx, args[0], api.TeamPatch{Suspended: &suspended, SuspendedReason: &reason})
-			})
-		},
+// suspension is what the commands that suspend and reinstate differ by.
+type suspension struct {
+	what, refused, reinstated string
+	long, example, why        string
+}
+
+func (s suspension) commands(set func(cmd *cobra.Command, id string, suspended bool, reason string) error) []*cobra.Command {
+	var reason string
+	suspend := &cobra.Command{
+		Use: "suspend " + s.what, Short: "Refuse every launch of " + s.refused, Long: s.long,
+		Example: "  " + fmt.Sprintf(s.example, "suspend") + fmt.Sprintf(" --reason %q", s.why), Args: exactly(s.what),
+		RunE: func(cmd *cobra.Command, args []string) error { return set(cmd, args[0], true, reason) },
 	}
+	suspend.Flags().StringVar(&reason, "reason", "", "why; refusals say it")
+	return []*cobra.Command{suspend, {
+		Use: "reinstate " + s.what, Short: "Let " + s.reinstated + " launch again",
+		Example: "  " + fmt.Sprintf(s.example, "reinstate"), Args: exactly(s.what),
+		RunE: func(cmd *cobra.Command, args []string) error { return set(cmd, args[0], false, "") },
+	}}
 }

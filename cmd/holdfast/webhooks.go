@@ -225,39 +225,20 @@ func newWebhooksSet(c *cli) *cobra.Command {
 
 func newWebhooksDeliveries(c *cli) *cobra.Command {
 	var team string
-	var window windowFlags
-	cmd := &cobra.Command{
-		Use: "deliveries WEBHOOK", Short: "List what came to a webhook in the last week, and what became of it",
-		Example: "  holdfast webhooks deliveries 01JDXV6J9QK4W9T6Z3N8M5R2PA --team web", Args: exactly("WEBHOOK"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := needTeam(cmd); err != nil {
-				return err
+	cmd := listing[api.WebhookDelivery]{
+		use: "deliveries WEBHOOK", short: "List what came to a webhook in the last week, and what became of it",
+		example: "  holdfast webhooks deliveries 01JDXV6J9QK4W9T6Z3N8M5R2PA --team web", args: []string{"WEBHOOK"},
+		header: []string{"WHEN", "EVENT", "REPOSITORY", "OUTCOME", "RUN", "WHY"}, empty: "nothing came yet",
+		row: func(d api.WebhookDelivery) []string {
+			repo := d.Repo
+			if d.Number > 0 {
+				repo = fmt.Sprintf("%s#%d", d.Repo, d.Number)
 			}
-			if err := window.check(); err != nil {
-				return err
-			}
-			server, err := c.connect()
-			if err != nil {
-				return err
-			}
-			page, err := server.WebhookDeliveries(cmd.Context(), team, args[0], window.Window)
-			if err != nil {
-				return err
-			}
-			return c.print(page, func(w io.Writer) error {
-				t := &table{header: []string{"WHEN", "EVENT", "REPOSITORY", "OUTCOME", "RUN", "WHY"}, empty: "nothing came yet"}
-				for _, d := range page.Items {
-					repo := d.Repo
-					if d.Number > 0 {
-						repo = fmt.Sprintf("%s#%d", d.Repo, d.Number)
-					}
-					t.add(showTime(d.At), or(d.Event), or(repo), d.Outcome, or(d.Run), or(d.Ignored+whyRefused(d.Refused)))
-				}
-				return writePage(w, t, page.NextCursor)
-			})
+			return []string{showTime(d.At), or(d.Event), or(repo), d.Outcome, or(d.Run), or(d.Ignored + whyRefused(d.Refused))}
 		},
-	}
-	window.add(cmd.Flags())
+	}.command(c, needTeam, func(server *client.Client, ctx context.Context, args []string, window client.Window) (api.Page[api.WebhookDelivery], error) {
+		return server.WebhookDeliveries(ctx, team, args[0], window)
+	})
 	return ofTeam(cmd, &team)
 }
 

@@ -106,22 +106,14 @@ func (c *cli) issuePersonal(cmd *cobra.Command, issue func(context.Context, *cli
 }
 
 // personalTokens lists tokens of an account.
-func (c *cli) personalTokens(cmd *cobra.Command, list func(context.Context, *client.Client) (api.Page[api.PersonalToken], error)) error {
-	server, err := c.connect()
-	if err != nil {
-		return err
+func personalTokens(use, short, example string, args ...string) listing[api.PersonalToken] {
+	return listing[api.PersonalToken]{
+		use: use, short: short, example: example, args: args,
+		header: []string{"TOKEN", "NAME", "TEAM", "ROLE", "CREATED", "EXPIRES", "LAST USED", "REVOKED"}, empty: "no tokens",
+		row: func(k api.PersonalToken) []string {
+			return []string{k.ID, k.Name, or(k.Team), or(k.Role), showTime(k.CreatedAt), showTime(k.ExpiresAt), showTime(k.LastUsedAt), showTime(k.RevokedAt)}
+		},
 	}
-	page, err := list(cmd.Context(), server)
-	if err != nil {
-		return err
-	}
-	return c.print(page, func(w io.Writer) error {
-		t := &table{header: []string{"TOKEN", "NAME", "TEAM", "ROLE", "CREATED", "EXPIRES", "LAST USED", "REVOKED"}, empty: "no tokens"}
-		for _, k := range page.Items {
-			t.add(k.ID, k.Name, or(k.Team), or(k.Role), showTime(k.CreatedAt), showTime(k.ExpiresAt), showTime(k.LastUsedAt), showTime(k.RevokedAt))
-		}
-		return writePage(w, t, page.NextCursor)
-	})
 }
 
 // revokePersonal ends a token of an account.
@@ -155,20 +147,7 @@ func newMyToken(c *cli) *cobra.Command {
 }
 
 func newMyTokens(c *cli) *cobra.Command {
-	var window windowFlags
-	cmd := &cobra.Command{
-		Use: "tokens", Short: "List the tokens of the own account", Example: "  holdfast whoami tokens", Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := window.check(); err != nil {
-				return err
-			}
-			return c.personalTokens(cmd, func(ctx context.Context, server *client.Client) (api.Page[api.PersonalToken], error) {
-				return server.MyTokens(ctx, window.Window)
-			})
-		},
-	}
-	window.add(cmd.Flags())
-	return cmd
+	return personalTokens("tokens", "List the tokens of the own account", "  holdfast whoami tokens").all(c, (*client.Client).MyTokens)
 }
 
 func newMyRevoke(c *cli) *cobra.Command {
@@ -203,20 +182,7 @@ func newAccountsToken(c *cli) *cobra.Command {
 }
 
 func newAccountsTokens(c *cli) *cobra.Command {
-	var window windowFlags
-	cmd := &cobra.Command{
-		Use: "tokens ACCOUNT", Short: "List the tokens of an account", Example: "  holdfast accounts tokens nightly", Args: exactly("ACCOUNT"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := window.check(); err != nil {
-				return err
-			}
-			return c.personalTokens(cmd, func(ctx context.Context, server *client.Client) (api.Page[api.PersonalToken], error) {
-				return server.AccountTokens(ctx, args[0], window.Window)
-			})
-		},
-	}
-	window.add(cmd.Flags())
-	return cmd
+	return personalTokens("tokens ACCOUNT", "List the tokens of an account", "  holdfast accounts tokens nightly", "ACCOUNT").about(c, (*client.Client).AccountTokens)
 }
 
 func newAccountsRevoke(c *cli) *cobra.Command {
