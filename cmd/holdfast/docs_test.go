@@ -70,6 +70,16 @@ func TestTheReadmeShowsWhatTheExampleSimulates(t *testing.T) {
 	}
 }
 
+func TestTheReadmeStaysShort(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(string(readme), "\n"); lines > 120 {
+		t.Errorf("README.md has %d lines; 120 is what a newcomer reads", lines)
+	}
+}
+
 func TestACommandLineThatDoesNotExistIsFound(t *testing.T) {
 	for line, want := range map[string]string{
 		"teams resume web":                     "resume",
