@@ -112,6 +112,16 @@ func (s *Sweeper) NoteOutage(now time.Time) {
 	}
 }
 
+// Quiet says whether nothing is swept now, because of a recent start or outage. Who
+// holds somebody dead for a silence asks after reading what says so: an outage may have
+// ended while it was read.
+func (s *Sweeper) Quiet() bool {
+	now := s.options.Clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.Before(s.quiet)
+}
+
 // Run makes a pass every period until ctx ends, and then returns nil. What goes
 // wrong in a pass is told to Events.Failed and tried again in the next.
 func (s *Sweeper) Run(ctx context.Context) error {
@@ -136,12 +146,12 @@ func (s *Sweeper) Pass(ctx context.Context) (PassResult, error) {
 	defer s.passing.Unlock()
 	now := s.options.Clock.Now()
 	s.mu.Lock()
-	quiet, cursor := now.Before(s.quiet), s.cursor
+	cursor := s.cursor
 	s.mu.Unlock()
 
-	result := PassResult{Quiet: quiet}
+	result := PassResult{Quiet: s.Quiet()}
 	var err error
-	if !quiet {
+	if !result.Quiet {
 		cursor, err = s.walk(ctx, now.Add(-s.options.Skew), cursor, true, &result)
 		s.mu.Lock()
 		s.cursor = cursor
@@ -189,6 +199,7 @@ func (s *Sweeper) Reclaim(ctx context.Context) (PassResult, error) {
 func (s *Sweeper) walk(ctx context.Context, until time.Time, cursor Cursor, extend bool, result *PassResult) (Cursor, error) {
 	start := s.options.Clock.Now()
 	for {
+		asked := s.options.Clock.Now()
 		due, err := s.ledger.store.Due(ctx, until, cursor, s.options.Batch)
 		if err != nil {
 			return cursor, s.noted(s.ledger.failed("sweep", err))
@@ -196,7 +207,12 @@ func (s *Sweeper) walk(ctx context.Context, until time.Time, cursor Cursor, exte
 		if len(due) == 0 {
 			return Cursor{}, nil
 		}
-		if err := s.batch(ctx, due, extend, result); err != nil {
+		dead, alive := s.judged(ctx, due, extend, result)
+		if extend && s.interrupted(asked) {
+			result.Quiet = true
+			return cursor, nil
+		}
+		if err := s.apply(ctx, dead, alive, result); err != nil {
 			return cursor, s.noted(err)
 		}
 		last := due[len(due)-1]
@@ -211,11 +227,20 @@ func (s *Sweeper) walk(ctx context.Context, until time.Time, cursor Cursor, exte
 	}
 }
 
-// batch asks for each entry whether its holder lives, and closes or extends.
-func (s *Sweeper) batch(ctx context.Context, due []Allocation, extend bool, result *PassResult) error {
+// interrupted says whether an outage ended since then: one that was told, or one that
+// this sweeper sat out itself. Stores that are away may let a call wait and then answer
+// it; whoever waited for half of the quiet time could not renew either.
+func (s *Sweeper) interrupted(since time.Time) bool {
+	if now := s.options.Clock.Now(); s.options.Quiet > 0 && now.Sub(since) > s.options.Quiet/2 {
+		s.NoteOutage(now)
+	}
+	return s.Quiet()
+}
+
+// judged asks for each entry whether its holder lives, and says which are closed and
+// which are extended.
+func (s *Sweeper) judged(ctx context.Context, due []Allocation, extend bool, result *PassResult) (dead []Allocation, alive []Moving) {
 	now := s.options.Clock.Now()
-	var dead []Allocation
-	var alive []Moving
 	for _, a := range due {
 		liveness, err := LivenessUnknown, error(nil)
 		if known(a.Subject) {
@@ -235,6 +260,12 @@ func (s *Sweeper) batch(ctx context.Context, due []Allocation, extend bool, resu
 			}
 		}
 	}
+	return dead, alive
+}
+
+// apply closes the dead and extends the living.
+func (s *Sweeper) apply(ctx context.Context, dead []Allocation, alive []Moving, result *PassResult) error {
+	now := s.options.Clock.Now()
 	closed, err := s.ledger.expire(ctx, now, dead)
 	if err != nil {
 		return err

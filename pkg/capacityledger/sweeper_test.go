@@ -360,3 +360,51 @@ func TestSweeperNeedsALivenessFunction(t *testing.T) {
 		t.Error("a sweeper that knows nothing of who lives was made")
 	}
 }
+
+// slow is a store that lets every look for what is due wait, as one that is away and
+// comes back does, and then answers.
+type slow struct {
+	capacityledger.Store
+	wait func()
+}
+
+func (s slow) Due(ctx context.Context, now time.Time, after capacityledger.Cursor, limit int) ([]capacityledger.Allocation, error) {
+	s.wait()
+	return s.Store.Due(ctx, now, after, limit)
+}
+
+func TestAPassThatWaitedForTheStoreSweepsNobody(t *testing.T) {
+	const quiet = 2 * time.Minute
+	for name, c := range map[string]struct {
+		waits  time.Duration
+		told   bool
+		closed int
+	}{
+		"for a moment":                                  {waits: quiet / 2, closed: 1},
+		"for as long as a renewal must not":             {waits: quiet/2 + time.Millisecond},
+		"for a moment, and others found the store away": {waits: time.Second, told: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSweeping(t)
+			var sweeper *capacityledger.Sweeper
+			waits, told := c.waits, c.told
+			s.ledger = capacityledger.New(slow{s.store, func() {
+				s.clock.Advance(waits)
+				if told {
+					sweeper.NoteOutage(s.clock.Now())
+				}
+			}}, capacityledger.Options{Clock: s.clock})
+			sweeper = s.sweeper(capacityledger.SweeperOptions{Skew: -1, Lease: quiet, Quiet: quiet})
+			s.hold(slots)
+			s.clock.Advance(quiet)
+			if r := s.pass(sweeper); r.Closed != c.closed || r.Quiet != (c.closed == 0) {
+				t.Errorf("it closed %d, quiet %t; want %d", r.Closed, r.Quiet, c.closed)
+			}
+			waits, told = 0, false
+			s.clock.Advance(quiet)
+			if r := s.pass(sweeper); r.Closed != 1-c.closed || r.Quiet {
+				t.Errorf("a quiet time later it closed %d, quiet %t; want %d", r.Closed, r.Quiet, 1-c.closed)
+			}
+		})
+	}
+}

@@ -121,7 +121,7 @@ func (s *Service) silent(run runs.Run) bool {
 // goes back to the queue instead.
 func (s *Service) sweepSilent(ctx context.Context) (n int, err error) {
 	err = s.Runs.Walk(ctx, runs.Running, func(run runs.Run) error {
-		if !s.silent(run) {
+		if !s.silent(run) || s.sweeper.Quiet() { // an outage may have ended while it was read
 			return nil
 		}
 		n++

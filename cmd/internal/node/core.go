@@ -70,7 +70,7 @@ type core struct {
 // newCore builds everything above the base, lowest first.
 func newCore(ctx context.Context, o Options, w *watcher, b base) (*core, error) {
 	c := &core{clock: clock.System{}, bus: b.bus, watcher: w, broker: w.broker}
-	b.stores.Records = watched{b.stores.Records, w.outage}
+	b.stores.Records = w.watch(b.stores.Records, o.Settings.Lease)
 	if err := c.openRepositories(ctx, o.Settings, b.stores); err != nil {
 		return nil, err
 	}

@@ -106,6 +106,7 @@ func (h *health) run(ctx context.Context) error {
 // look finds out what is wrong. A queue that is away is an outage for as long as it
 // is: nobody can renew, so nobody is held dead.
 func (h *health) look(ctx context.Context) {
+	began := h.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, healthWithin)
 	defer cancel()
 	var mu sync.Mutex
@@ -122,6 +123,9 @@ func (h *health) look(ctx context.Context) {
 		})
 	}
 	looking.Wait()
+	if h.clock.Now().Sub(began) > h.options.Settings.Lease/2 { // it sat an outage out
+		h.watcher.outage()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.skew.Abs() > maxSkew {

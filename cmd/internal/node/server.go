@@ -90,7 +90,7 @@ func OpenServer(ctx context.Context, o Options, open OpenStores) (s *Server, err
 // openCore builds everything above the stores and the queue.
 func (s *Server) openCore(ctx context.Context, w *watcher, stores Stores) error {
 	o := s.options.Settings
-	rates, err := launch.NewSharedBuckets(ctx, watched{stores.Records, w.outage})
+	rates, err := launch.NewSharedBuckets(ctx, w.watch(stores.Records, o.Lease))
 	if err != nil {
 		return err
 	}
