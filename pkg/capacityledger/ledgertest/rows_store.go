@@ -205,20 +205,22 @@ func neverRecorded(s *script) {
 	s.release(id, false)
 }
 
-// repairAll keeps house until nothing is left to archive.
-func repairAll(s *script) {
+// repairAll keeps house until nothing is left to archive, and says how much there was.
+func repairAll(s *script) (archived int) {
 	for range 50 {
 		done, err := s.store.Repair(s.ctx, s.clock.Now(), 1000)
 		if err != nil {
 			s.fail("repair: %w", err)
-			return
+			return archived
 		}
 		s.check(done.Subjects == 0, "housekeeping mended %d subjects", done.Subjects)
 		if done.Archived == 0 {
 			break
 		}
+		archived += done.Archived
 	}
 	s.sound()
+	return archived
 }
 
 func archivedCloses(s *script) {
@@ -247,9 +249,11 @@ func archivedCloses(s *script) {
 func lateReportOnArchived(s *script) {
 	ask := s.ask(dollars, feature, at(dollars, usd(50)), usd(20))
 	s.grant(ask, usd(20))
-	s.expire(far, 10, 1)
+	s.clock.Advance(time.Hour)
+	s.expire(s.clock.Now(), 10, 1)
 	s.clock.Advance(20 * time.Minute)
-	repairAll(s)
+	archived := repairAll(s)
+	s.check(archived == 1, "%d closes were archived, want the one", archived)
 	s.holds(dollars, 0, 0)
 	for range 2 {
 		s.settle(ask.ID, 1, usd(7), false)

@@ -272,7 +272,10 @@ func (l *Ledger) with(id holdfast.AllocationID, f func(*subject.Record)) bool {
 	defer s.mu.Unlock()
 	r := s.records[key]
 	if r == nil {
-		return false
+		if l.history.get(id) == nil {
+			return false
+		}
+		r = s.record(key) // it was dropped once it held nothing but old closes
 	}
 	l.recall(r, id)
 	f(r)

@@ -27,7 +27,7 @@ func PushAs(ctx context.Context, s *Store, now time.Time, ask capacityledger.Ask
 		return err
 	}
 	n := &lane{ledger: s.ledger, key: ask.Subject(), reader: newReader(ask.Subject())}
-	_, err = n.push(ctx, n.tries([]*askJob{{now: now, asks: []capacityledger.Ask{ask}}}))
+	_, err = n.push(ctx, n.tries([]*askJob{{now: now, asks: []capacityledger.Ask{ask}, answers: make([]answer, 1)}}))
 	return err
 }
 

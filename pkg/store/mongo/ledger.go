@@ -63,8 +63,9 @@ func openLedger(ctx context.Context, db *driver.Database, o Options) (*Ledger, e
 		return nil, fmt.Errorf("create the indexes of the subjects: %w", unavailable(err))
 	}
 	forgotten := driver.IndexModel{Keys: bson.D{{Key: fieldGone, Value: 1}}, Options: options.Index().SetExpireAfterSeconds(0)}
-	if _, err := l.history.Indexes().CreateOne(ctx, forgotten); err != nil {
-		return nil, fmt.Errorf("create the index of the history: %w", unavailable(err))
+	byID := driver.IndexModel{Keys: bson.D{{Key: fieldIDs, Value: 1}}}
+	if _, err := l.history.Indexes().CreateMany(ctx, []driver.IndexModel{forgotten, byID}); err != nil {
+		return nil, fmt.Errorf("create the indexes of the history: %w", unavailable(err))
 	}
 	return l, nil
 }

@@ -32,10 +32,10 @@ type try struct {
 	entry
 	job    *askJob
 	at     int // in the job
-	ask    capacityledger.Ask
+	ask    *capacityledger.Ask
 	copies int // of its entry: one, unless the driver wrote it twice
 	fate   fate
-	answer answer
+	answer *answer // the job's
 }
 
 // requested is what the try has in the counters until it is decided.
@@ -119,9 +119,6 @@ func (n *lane) lookOne(i *image, job *askJob) bool {
 			return false
 		}
 	}
-	for _, t := range tries {
-		job.answers[t.at] = t.answer
-	}
 	return true
 }
 
@@ -136,7 +133,6 @@ func finishAll(jobs []*askJob, err error) {
 func (n *lane) finishGranted(jobs []*askJob, tries []*try) []*askJob {
 	wait := map[*askJob]bool{}
 	for _, t := range tries {
-		t.job.answers[t.at] = t.answer
 		if t.fate != fateGranted {
 			wait[t.job] = true
 			continue
@@ -156,11 +152,12 @@ func (n *lane) finishGranted(jobs []*askJob, tries []*try) []*askJob {
 
 // tries makes the entries of the asks.
 func (n *lane) tries(jobs []*askJob) []*try {
-	var out []*try
+	out := make([]*try, 0, len(jobs))
 	for _, job := range jobs {
-		for at, ask := range job.asks {
-			stamp := n.ledger.stamp()
-			out = append(out, &try{job: job, at: at, ask: ask, entry: entry{
+		for at := range job.asks {
+			stamp, ask := n.ledger.stamp(), &job.asks[at]
+			job.answers[at] = answer{}
+			out = append(out, &try{job: job, at: at, ask: ask, answer: &job.answers[at], entry: entry{
 				Allocation: capacityledger.Allocation{
 					ID: ask.ID, Subject: n.key, Holder: ask.Holder, Run: ask.Run, Requested: ask.Requested, Minimum: ask.Minimum,
 					Amount: ask.Requested, Spent: holdfast.AmountOf(ask.Requested.Unit(), 0),
@@ -360,14 +357,14 @@ func (n *lane) judge(b *bench, t *try) {
 		}
 	}
 	post.add(t.Holder, requested)
-	verdict := t.job.judge(post.post(), t.ask)
+	verdict := t.job.judge(post.post(), *t.ask)
 	if verdict.Refused {
 		post.add(t.Holder, -requested)
 		before := post.balance(n.key)
 		t.fate, t.answer.Verdict, t.answer.Balance = fateRefused, verdict, &before
 		if len(b.doubt.flying) > 0 {
 			b.sure.add(t.Holder, requested)
-			t.answer.open = !t.job.judge(b.sure.post(), t.ask).Refused
+			t.answer.open = !t.job.judge(b.sure.post(), *t.ask).Refused
 			b.sure.add(t.Holder, -requested)
 		}
 		if len(excess) == 0 {

@@ -131,13 +131,14 @@ func (n *lane) plan(ctx context.Context, todo []*change, wrote map[holdfast.Allo
 	if err != nil {
 		return nil, err
 	}
+	r := subject.New(n.key, nil)
 	for _, id := range ids {
 		e := found[id]
 		if e != nil && e.stamp == wrote[id] { // the write arrived, its answer did not
 			p.finish(id)
 			continue
 		}
-		n.workOut(p, id, e, archived[id])
+		n.workOut(p, r, id, e, archived[id])
 	}
 	return p, nil
 }
@@ -149,11 +150,10 @@ func (p *plan) finish(id holdfast.AllocationID) {
 	}
 }
 
-// workOut works out the changes of one entry. That they change nothing is known only
+// workOut works out the changes of one entry, in a record that has it. That they change nothing is known only
 // of an entry that was read: what this process remembers may be old, and only a
 // write's condition would tell.
-func (n *lane) workOut(p *plan, id holdfast.AllocationID, e *entry, archived bool) {
-	r := subject.New(n.key, nil)
+func (n *lane) workOut(p *plan, r *subject.Record, id holdfast.AllocationID, e *entry, archived bool) {
 	r.Restore(n.counted.settled, n.counted.outstanding, nil)
 	if e != nil {
 		r.Put(e.Allocation)

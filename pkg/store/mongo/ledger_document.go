@@ -30,8 +30,15 @@ import (
 //	        report beyond what was granted, an adoption, an ask on other terms
 //	gone    when the document may be removed, on subjects that end
 //
-// An entry, also as "e" in a document of the collection "history", whose _id is the
-// allocation's id and which has "spent" and "gone" beside it:
+// A page of the collection "history" has closes of one subject that were moved together:
+//
+//	_id     a stamp
+//	of      the subject's text
+//	ids     the closes' ids, without the subject; indexed
+//	closes  the entries
+//	gone    when the page may be removed
+//
+// An entry:
 //
 //	k    the stamp of the write that last touched the entry; unique
 //	n    the stamp of the try that was recorded, when that is another one
@@ -56,6 +63,9 @@ const (
 	fieldTerms       = "terms"
 	fieldShaken      = "shaken"
 	fieldGone        = "gone"
+	fieldOf          = "of"
+	fieldIDs         = "ids"
+	fieldPage        = "closes"
 )
 
 // never is what stands for "no open entry" in the index of expiries.

@@ -2,7 +2,6 @@ package mongo
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -53,19 +52,33 @@ func (n *lane) closedBefore(ctx context.Context, i *image, tries []*try) (map[ho
 	return found, err
 }
 
-// lookup reads closes of one subject in the history.
+// lookup reads closes of one subject in the history. A close that was brought back and
+// moved again is there twice: what says more of its spend is the later one.
 func (l *Ledger) lookup(ctx context.Context, r *reader, ids []holdfast.AllocationID) ([]entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.options.Timeout)
 	defer cancel()
-	rows, err := all[bson.Raw](ctx)(l.history.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}))
+	short := shortenedAll(ids, r.key)
+	find := options.Find().SetProjection(bson.D{{Key: fieldPage, Value: among(fieldPage, "r", short)}})
+	pages, err := all[bson.Raw](ctx)(l.history.Find(ctx, bson.D{{Key: fieldIDs, Value: bson.D{{Key: "$in", Value: short}}}, {Key: fieldOf, Value: r.key.String()}}, find))
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	out := make([]entry, len(rows))
-	for n, row := range rows {
-		e, _ := row.Lookup("e").DocumentOK()
-		if err := r.entry(e, &out[n]); err != nil {
+	var out []entry
+	at := map[holdfast.AllocationID]int{}
+	for _, page := range pages {
+		entries, err := r.entries(page.Lookup(fieldPage))
+		if err != nil {
 			return nil, r.damaged("history", err)
+		}
+		for _, e := range entries {
+			n, twice := at[e.ID]
+			switch {
+			case !twice:
+				at[e.ID] = len(out)
+				out = append(out, e)
+			case e.Spent.Int() > out[n].Spent.Int():
+				out[n] = e
+			}
 		}
 	}
 	return out, nil
@@ -192,28 +205,13 @@ func oldest(closed []entry, now time.Time, limit int) []*entry {
 	return out
 }
 
-// copyToHistory inserts closes where they are not there yet. One that is there was
-// brought back for a late report: what says more of its spend wins.
+// copyToHistory writes closes to the history, many on a page: for the server a page is
+// little more than one close would be. Its name is of this call alone, so a page
+// that is there already is this very one, written by a try whose answer was lost.
 func (l *Ledger) copyToHistory(ctx context.Context, list []*entry) error {
-	rows := make([]any, 0, len(list))
-	for _, e := range list {
-		rows = append(rows, historyRow(e, e.ClosedAt.Add(l.options.KeepClosed)))
-	}
-	_, err := l.history.InsertMany(ctx, rows, options.InsertMany().SetOrdered(false))
-	if err == nil {
-		return nil
-	}
-	var bulk driver.BulkWriteException
-	if !errors.As(err, &bulk) || bulk.WriteConcernError != nil {
-		return unavailable(err)
-	}
-	for _, failed := range bulk.WriteErrors {
-		if !driver.IsDuplicateKeyError(failed.WriteError) || failed.Index < 0 || failed.Index >= len(list) {
-			return unavailable(err)
-		}
-		e := list[failed.Index]
-		less := bson.D{{Key: "_id", Value: string(e.ID)}, {Key: "spent", Value: bson.D{{Key: "$lt", Value: e.Spent.Int()}}}}
-		if _, err := l.history.ReplaceOne(ctx, less, historyRow(e, e.ClosedAt.Add(l.options.KeepClosed))); err != nil {
+	for page := range slices.Chunk(list, mostTogether) {
+		_, err := l.history.InsertOne(ctx, historyPage(l.stamp(), page, l.options.KeepClosed))
+		if err != nil && !driver.IsDuplicateKeyError(err) {
 			return unavailable(err)
 		}
 	}

@@ -37,12 +37,13 @@ type lane struct {
 	ledger *Ledger
 	key    holdfast.Subject
 
-	mu      sync.Mutex
-	asks    []*askJob
-	changes []*changeJob
-	row     int // how often asks were taken one after the other; changes, below zero
-	running bool
-	arrived chan struct{} // has a token when something was queued since
+	mu       sync.Mutex
+	asks     []*askJob
+	changes  []*changeJob
+	row      int // how often asks were taken one after the other; changes, below zero
+	running  bool
+	expected int           // how many calls are waited for; 0 when nobody waits
+	enough   chan struct{} // has a token when they came
 
 	// What follows belongs to the one that works the lane. All of it is memory only:
 	// without it the answers are the same, later.
@@ -143,15 +144,15 @@ func (l *Ledger) enqueue(ctx context.Context, key holdfast.Subject, queue func(*
 	}
 	n = l.lanes[key]
 	if n == nil {
-		n = &lane{ledger: l, key: key, reader: newReader(key), known: map[holdfast.AllocationID]*entry{}, seen: map[string]time.Time{}, lost: map[string]bool{}, arrived: make(chan struct{}, 1)}
+		n = &lane{ledger: l, key: key, reader: newReader(key), known: map[holdfast.AllocationID]*entry{}, seen: map[string]time.Time{}, lost: map[string]bool{}, enough: make(chan struct{}, 1)}
 		l.lanes[key] = n
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	queue(n)
-	select {
-	case n.arrived <- struct{}{}:
-	default:
+	if n.expected > 0 && len(n.asks)+len(n.changes) >= n.expected {
+		n.expected = 0
+		n.enough <- struct{}{}
 	}
 	first = !n.running
 	if first {
@@ -215,27 +216,23 @@ func (n *lane) do(base context.Context, asks []*askJob, changes []*changeJob) {
 }
 
 // gather lets the callers who were just answered come back with their next call, so
-// that all travel together: as many as there were the last time. It lets others run a
-// few times; where many were there and few came back it waits for a fraction of what
-// one write takes.
+// that all travel together: as many as there were the last time. It lets others run
+// once; where many were there and few came back it waits for a fraction of what one
+// write takes.
 func (n *lane) gather(callers int) {
-	for range 30 {
-		runtime.Gosched()
-		if n.waiting() >= callers {
-			return
-		}
-	}
-	if callers < manyCallers {
+	runtime.Gosched()
+	if n.waiting() >= callers || callers < manyCallers {
 		return
 	}
 	timer := time.NewTimer(gatherFor)
 	defer timer.Stop()
-	for n.waiting() < callers {
-		select {
-		case <-n.arrived:
-		case <-timer.C:
-			return
-		}
+	if n.expect(callers) {
+		return
+	}
+	select {
+	case <-n.enough:
+	case <-timer.C:
+		n.expect(0)
 	}
 }
 
@@ -244,6 +241,22 @@ func (n *lane) waiting() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.asks) + len(n.changes)
+}
+
+// expect says whether so many calls are queued; when not, a token comes when they are.
+func (n *lane) expect(callers int) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.expected = callers
+	if len(n.asks)+len(n.changes) < callers {
+		return false
+	}
+	n.expected = 0
+	select {
+	case <-n.enough: // of an earlier time
+	default:
+	}
+	return true
 }
 
 // forget lets go of a lane when there are too many.

@@ -17,12 +17,12 @@ import (
 func (t *try) replayed(e *entry) {
 	r := subject.New(t.Subject, nil)
 	r.Put(e.Allocation)
-	t.fate, t.answer.Admission = fateAnswered, r.Admit(t.job.now, &t.ask, t.job.judge, nil)
+	t.fate, t.answer.Admission = fateAnswered, r.Admit(t.job.now, t.ask, t.job.judge, nil)
 }
 
 // again takes a try back to make it once more: at once, or after a pause.
 func (t *try) again(atOnce bool) {
-	t.fate, t.answer = fateAgain, answer{open: true, atOnce: atOnce}
+	t.fate, *t.answer = fateAgain, answer{open: true, atOnce: atOnce}
 	t.answer.Err = unavailable(errUndecided)
 }
 
@@ -96,7 +96,7 @@ func (n *lane) adopt(ctx context.Context, t *try, e *entry, amount holdfast.Amou
 		return err
 	}
 	n.known[marked.ID] = &marked
-	t.answer = answer{}
+	*t.answer = answer{}
 	t.replayed(&marked)
 	return nil
 }
@@ -169,7 +169,7 @@ func (n *lane) mirror(ctx context.Context, tries []*try) error {
 				gone = append(gone, e)
 			default: // somebody else knows it as granted
 				t.replayed(e)
-				t.job.answers[t.at] = answer{Admission: t.answer.Admission}
+				t.answer.open, t.answer.atOnce, t.answer.behind = false, false, ""
 			}
 		}
 	}

@@ -148,15 +148,24 @@ func (w *writer) state(e *entry) {
 	}
 }
 
-// historyRow is a close as the history has it.
-func historyRow(e *entry, gone time.Time) bson.Raw {
-	w := writer{make([]byte, 0, 384)}
+// historyPage is a page of closes of one subject. It goes when the last of them may.
+func historyPage(name string, list []*entry, keep time.Duration) bson.Raw {
+	var last time.Time
+	for _, e := range list {
+		if e.ClosedAt.After(last) {
+			last = e.ClosedAt
+		}
+	}
+	w := writer{make([]byte, 0, 256+len(list)*320)}
 	at := w.begin()
-	w.text("_id", string(e.ID))
-	w.number("spent", e.Spent.Int())
-	w.instant(fieldGone, gone)
-	w.element(bson.TypeEmbeddedDocument, "e")
-	w.entry(e)
+	w.text("_id", name)
+	w.text(fieldOf, list[0].Subject.String())
+	w.instant(fieldGone, last.Add(keep))
+	w.list(fieldIDs, len(list), func(index string, at int) { w.text(index, shortened(list[at].ID, list[at].Subject)) })
+	w.list(fieldPage, len(list), func(index string, at int) {
+		w.element(bson.TypeEmbeddedDocument, index)
+		w.entry(list[at])
+	})
 	w.end(at)
 	return w.bytes
 }

@@ -54,10 +54,16 @@ func TestAnEntryIsReadAsItWasWritten(t *testing.T) {
 				if err != nil || bson.Raw(raw).Validate() != nil || e.document().Validate() != nil {
 					t.Errorf("what is written is no document: %v", err)
 				}
-				row := historyRow(e, e.ExpiresAt)
-				kept, _ := row.Lookup("e").DocumentOK()
-				if id, _ := row.Lookup("_id").StringValueOK(); id != string(e.ID) || row.Validate() != nil || string(kept) != string(e.document()) {
-					t.Errorf("the history has %s", row)
+				page := historyPage("b-9", []*entry{e, e}, time.Hour)
+				kept, err := newReader(key).entries(page.Lookup(fieldPage))
+				if err != nil || page.Validate() != nil || len(kept) != 2 {
+					t.Fatalf("the history has %s, %v", page, err)
+				}
+				if diff := cmp.Diff(*e, kept[1], opaque); diff != "" {
+					t.Errorf("in the history (-written +read)\n%s", diff)
+				}
+				if short, _ := page.Lookup(fieldIDs, "1").StringValueOK(); short != shortened(e.ID, key) {
+					t.Errorf("the history finds it as %q", short)
 				}
 			})
 		}
