@@ -112,9 +112,5 @@ func (w *watcher) decisions() decisions.Options {
 }
 
 func (w *watcher) queue() nats.Events {
-	return nats.Events{
-		Ended:        w.metrics.DeliveryEnded,
-		PoisonReport: func() { w.log.Error("removed a report that cannot be read") },
-		ReportFailed: func() { w.log.Warn("a report could not be applied and is tried again") },
-	}
+	return nats.Events{Ended: w.metrics.DeliveryEnded} // the queue itself logs what it cannot read or apply
 }
