@@ -25,7 +25,7 @@ func TestALaunchHoldsASlotARunOfTheMonthAndItsBudget(t *testing.T) {
 	if run.Status != runs.Queued || run.Budget != usd(1) || run.Identity != holdfast.PlatformBot("review-pr") || len(run.Holds) != 3 {
 		t.Errorf("run is %+v", run)
 	}
-	message := w.queue.messages[run.ID]
+	message := w.queue.Message(run.ID)
 	if message.Budget != run.Budget || message.Identity != run.Identity || message.Publication != 1 || message.Inputs["spend"] != "0.30" {
 		t.Errorf("message is %+v", message)
 	}
@@ -118,8 +118,8 @@ func TestThePartialGrantIsTheBudgetEverywhere(t *testing.T) {
 	}
 	r.Bot, r.BudgetUSD = "big", ptr(usd(30))
 	run := w.admitted(r)
-	if run.Budget != usd(20) || w.queue.messages[run.ID].Budget != usd(20) {
-		t.Errorf("budget %s, message %s, want $20", run.Budget, w.queue.messages[run.ID].Budget)
+	if run.Budget != usd(20) || w.queue.Message(run.ID).Budget != usd(20) {
+		t.Errorf("budget %s, message %s, want $20", run.Budget, w.queue.Message(run.ID).Budget)
 	}
 	w.held(1, 20, 0, 0, 1)
 	for _, hold := range run.Holds {

@@ -25,8 +25,8 @@ func TestARunIsNotRefusedByItself(t *testing.T) {
 	if err != nil || denial.Denied() {
 		t.Fatalf("denied %q %s, error %v", denial.Reason, denial.Public, err)
 	}
-	if resumed.Budget != usd(1) || w.queue.messages[run.ID].Budget != usd(0.75) {
-		t.Errorf("budget %s, message %s", resumed.Budget, w.queue.messages[run.ID].Budget)
+	if resumed.Budget != usd(1) || w.queue.Message(run.ID).Budget != usd(0.75) {
+		t.Errorf("budget %s, message %s", resumed.Budget, w.queue.Message(run.ID).Budget)
 	}
 	w.refused(ask("probe"), holdfast.DenyConcurrency)
 	w.held(1, 0.75, 0.25, 0, 2)

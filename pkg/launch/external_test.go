@@ -26,7 +26,7 @@ func TestAnExternalRunLivesByItsHeartbeats(t *testing.T) {
 	if run.Status != runs.Running || run.Attempt != 1 || !first.ExpiresAt.Equal(w.clock.Now().Add(lease)) || first.HeartbeatEvery != 20*time.Second {
 		t.Fatalf("run is %+v, lease %+v", run, first)
 	}
-	if len(w.queue.all()) != 0 {
+	if len(w.queue.All()) != 0 {
 		t.Error("an external run was queued")
 	}
 	for i := range 20 { // far beyond one lease

@@ -250,7 +250,7 @@ func TestOneRunLaunchedTwiceAtOnceIsOneRun(t *testing.T) {
 			t.Errorf("%s is %+v, error %v", hold.ID, a, err)
 		}
 	}
-	if messages := w.queue.all(); len(messages) != 1 {
+	if messages := w.queue.All(); len(messages) != 1 {
 		t.Errorf("%d messages", len(messages))
 	}
 	w.finished(run, 2)

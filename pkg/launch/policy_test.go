@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/budgetfloor"
 	"github.com/holdfast-io/holdfast/pkg/launch"
 	"github.com/holdfast-io/holdfast/pkg/platformcfg"
+	"github.com/holdfast-io/holdfast/pkg/surface/surfacetest"
 	"github.com/holdfast-io/holdfast/pkg/teams"
 )
 
@@ -24,7 +25,7 @@ import (
 // review-pr, under caps of 80 and 90 %.
 func windowed(w *world) {
 	w.policy(budgetfloor.Policy{Reservations: []budgetfloor.Reservation{{Bot: "review-pr", FiveHourPercent: 20, WeekPercent: 10}}})
-	write(w, w.settings.UsageCaps, platformcfg.UsageCaps{FiveHourPercent: 80, WeekPercent: 90}, func(c *platformcfg.UsageCaps, at time.Time) { c.UpdatedAt = at })
+	surfacetest.Write(w.t, w.settings.UsageCaps, platformcfg.UsageCaps{FiveHourPercent: 80, WeekPercent: 90}, func(c *platformcfg.UsageCaps, at time.Time) { c.UpdatedAt = at })
 }
 
 func workload(identity holdfast.Identity) launch.Workload {
@@ -87,7 +88,7 @@ func TestTheWalksPolicyHasFourArms(t *testing.T) {
 	}
 
 	w = newWorld(t)
-	write(w, w.settings.UsageCaps, platformcfg.UsageCaps{FiveHourPercent: 80, WeekPercent: 90}, func(c *platformcfg.UsageCaps, at time.Time) { c.UpdatedAt = at })
+	surfacetest.Write(w.t, w.settings.UsageCaps, platformcfg.UsageCaps{FiveHourPercent: 80, WeekPercent: 90}, func(c *platformcfg.UsageCaps, at time.Time) { c.UpdatedAt = at })
 	want("absent", other, "absent"+whole)
 	if w.count("policy never: walk")+w.count("policy stale: walk")+w.count("failed open: policy") != 0 {
 		t.Error("nothing written was counted as nothing known")
@@ -106,7 +107,7 @@ func (w *world) coldPolicy() {
 func TestAReservationNeitherArmsAWindowNorOpensOne(t *testing.T) {
 	w := newWorld(t)
 	w.policy(budgetfloor.Policy{Reservations: []budgetfloor.Reservation{{Bot: "review-pr", FiveHourPercent: 80, WeekPercent: 80}}})
-	write(w, w.settings.UsageCaps, platformcfg.UsageCaps{FiveHourPercent: 80, WeekPercent: 80, WeekMode: platformcfg.ModeOff}, func(c *platformcfg.UsageCaps, at time.Time) { c.UpdatedAt = at })
+	surfacetest.Write(w.t, w.settings.UsageCaps, platformcfg.UsageCaps{FiveHourPercent: 80, WeekPercent: 80, WeekMode: platformcfg.ModeOff}, func(c *platformcfg.UsageCaps, at time.Time) { c.UpdatedAt = at })
 	const want = "fresh five_hour 0/8000 true week 0/0 false"
 	if got := w.ceilings(holdfast.PlatformBot("feature-dev")); got != want {
 		t.Errorf("%s, want %s", got, want)

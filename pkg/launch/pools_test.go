@@ -9,11 +9,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/launch"
 	"github.com/holdfast-io/holdfast/pkg/platformcfg"
 	"github.com/holdfast-io/holdfast/pkg/records"
+	"github.com/holdfast-io/holdfast/pkg/surface/surfacetest"
 )
 
 func (w *world) pools(pools ...platformcfg.RunnerPool) {
 	w.t.Helper()
-	write(w, w.settings.RunnerPools, platformcfg.RunnerPools{Pools: pools}, func(p *platformcfg.RunnerPools, at time.Time) { p.UpdatedAt = at })
+	surfacetest.Write(w.t, w.settings.RunnerPools, platformcfg.RunnerPools{Pools: pools}, func(p *platformcfg.RunnerPools, at time.Time) { p.UpdatedAt = at })
 }
 
 func TestALaunchNamesAPoolThatTakesRuns(t *testing.T) {

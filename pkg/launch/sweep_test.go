@@ -174,17 +174,17 @@ func TestAVanishedMessageIsPublishedAgain(t *testing.T) {
 	run := w.admitted(ask("probe"))
 	w.queue.lose(run.ID)
 	w.sweep()
-	if len(w.queue.all()) != 0 {
+	if len(w.queue.All()) != 0 {
 		t.Error("it was published again at once, when it may have been on its way")
 	}
 	w.clock.Advance(31 * time.Second)
 	w.queue.queued = errors.New("the queue cannot tell")
-	if err := w.Sweep(w.ctx); !errors.Is(err, launch.ErrUnavailable) || len(w.queue.all()) != 0 {
-		t.Errorf("messages %v, error %v", w.queue.all(), err)
+	if err := w.Sweep(w.ctx); !errors.Is(err, launch.ErrUnavailable) || len(w.queue.All()) != 0 {
+		t.Errorf("messages %v, error %v", w.queue.All(), err)
 	}
 	w.queue.queued = nil
 	w.sweep()
-	message := w.queue.messages[run.ID]
+	message := w.queue.Message(run.ID)
 	if message.Publication != 2 {
 		t.Fatalf("message is %+v", message)
 	}
@@ -246,7 +246,7 @@ func TestRecoverLeavesNothingToTheDead(t *testing.T) {
 	w.status(outside.ID, runs.Running, "")
 	w.held(4, 1.15, 0.7, 0, 5)
 	for id, want := range map[holdfast.RunID]int{claimed.ID: 2, queued.ID: 1, vanished.ID: 2} {
-		if got := w.queue.messages[id].Publication; got != want {
+		if got := w.queue.Message(id).Publication; got != want {
 			t.Errorf("publication %d of %s, want %d", got, id, want)
 		}
 	}

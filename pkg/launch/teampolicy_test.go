@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/budgetfloor"
 	"github.com/holdfast-io/holdfast/pkg/launch"
 	"github.com/holdfast-io/holdfast/pkg/platformcfg"
+	"github.com/holdfast-io/holdfast/pkg/surface/surfacetest"
 	"github.com/holdfast-io/holdfast/pkg/teams"
 )
 
@@ -23,7 +24,7 @@ func TestATeamReadsWhatOfThePolicyTouchesIt(t *testing.T) {
 	w.team("acme", teams.Limits{MaxConcurrentRuns: slots(4), LaunchesPerMinute: slots(9)})
 	w.organisation("eu", teams.Limits{MaxConcurrentRuns: slots(6)}, "acme", "globex")
 	w.limits(platformcfg.LimitsSetting{Platform: platformcfg.PlatformLimits{MaxConcurrentRuns: slots(8)}, MaxRunUSD: ptr(usd(7))})
-	write(w, w.settings.UsageCaps, platformcfg.UsageCaps{FiveHourPercent: 80}, func(c *platformcfg.UsageCaps, at time.Time) { c.UpdatedAt = at })
+	surfacetest.Write(w.t, w.settings.UsageCaps, platformcfg.UsageCaps{FiveHourPercent: 80}, func(c *platformcfg.UsageCaps, at time.Time) { c.UpdatedAt = at })
 	w.policy(budgetfloor.Policy{Reservations: []budgetfloor.Reservation{
 		{Bot: "review-pr", ConcurrentRuns: 1, FiveHourPercent: 20, Note: "reviews never wait", Teams: []holdfast.TeamID{"acme", "secret-team"}},
 		{Bot: "nightly", Tier: holdfast.TierTeam, Team: "globex", ConcurrentRuns: 2, Note: "our secret plan"},

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +22,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/records"
 	"github.com/holdfast-io/holdfast/pkg/runs"
 	"github.com/holdfast-io/holdfast/pkg/store/memory"
+	"github.com/holdfast-io/holdfast/pkg/surface/surfacetest"
 	"github.com/holdfast-io/holdfast/pkg/teams"
 )
 
@@ -44,6 +43,7 @@ type world struct {
 	audit     *audit.Log
 	queue     *fakeQueue
 	rates     *launch.Buckets
+	deps      launch.Deps // with the hooks above
 
 	mu       sync.Mutex
 	resolved int
@@ -69,13 +69,8 @@ func newWorldFor(t testing.TB) *world {
 func newWorldOver(t testing.TB, ledger capacityledger.Store, db records.DB) *world {
 	t.Helper()
 	w := &world{t: t, ctx: t.Context(), clock: clocktest.New(), store: &hookedStore{Store: ledger}, db: &hookedDB{DB: db}, queue: &fakeQueue{}, rates: &launch.Buckets{}, counts: map[string]int{}}
-	w.ledger = capacityledger.New(w.store, capacityledger.Options{Clock: w.clock})
-	w.runs = must(runs.New(w.ctx, w.db))(t)
-	w.teams = must(teams.New(w.ctx, w.db))(t)
-	w.bots = must(botsource.New(w.ctx, w.db))(t)
-	w.settings = must(platformcfg.New(w.ctx, w.db, w.clock, platformcfg.Options{}))(t)
-	w.decisions = must(decisions.New(w.ctx, w.db, w.clock, decisions.Options{}))(t)
-	w.audit = must(audit.New(w.ctx, w.db, w.clock))(t)
+	w.deps, w.bots = surfacetest.Parts(t, w.clock, w.store, w.db, func(holdfast.Identity) { w.mu.Lock(); w.resolved++; w.mu.Unlock() })
+	w.ledger, w.runs, w.teams, w.settings, w.decisions, w.audit = w.deps.Ledger, w.deps.Runs, w.deps.Teams, w.deps.Settings, w.deps.Decisions, w.deps.Audit
 	w.Service = w.replica()
 	w.team("acme", teams.Limits{})
 	return w
@@ -84,10 +79,9 @@ func newWorldOver(t testing.TB, ledger capacityledger.Store, db records.DB) *wor
 // replica is another service over the same stores.
 func (w *world) replica() *launch.Service {
 	count := func(what string) { w.mu.Lock(); w.counts[what]++; w.mu.Unlock() }
-	resolver := botsource.NewResolver(w.bots, botsource.Options{OnRead: func(holdfast.Identity) { w.mu.Lock(); w.resolved++; w.mu.Unlock() }})
-	return must(launch.New(launch.Deps{
-		Ledger: w.ledger, Runs: w.runs, Teams: w.teams, Bots: resolver, Settings: w.settings, Decisions: w.decisions, Audit: w.audit, Queue: w.queue,
-	}, launch.Options{Clock: w.clock, Rates: w.rates, Events: launch.Events{
+	deps := w.deps
+	deps.Queue = w.queue
+	return must(launch.New(deps, launch.Options{Clock: w.clock, Rates: w.rates, Events: launch.Events{
 		FailedOpen:        func(check string) { count("failed open: " + check) },
 		LedgerFallback:    func(axis holdfast.Axis) { count("fallback: " + string(axis)) },
 		PolicyUnavailable: func(reader string, state platformcfg.State) { count("policy " + string(state) + ": " + reader) },
@@ -97,25 +91,11 @@ func (w *world) replica() *launch.Service {
 	}, Sweep: capacityledger.SweeperOptions{Quiet: -1, Events: capacityledger.SweepEvents{Expired: func(capacityledger.Allocation) { count("expired") }}}}))(w.t)
 }
 
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
+func must[T any](v T, err error) func(testing.TB) T { return surfacetest.Must(v, err) }
 
 func (w *world) team(id holdfast.TeamID, limits teams.Limits) {
 	w.t.Helper()
-	_, err := w.teams.Create(w.ctx, teams.Team{ID: id, Limits: limits, CreatedAt: w.clock.Now()})
-	if errors.Is(err, records.ErrExists) {
-		_, err = w.teams.Update(w.ctx, id, func(team *teams.Team) error { team.Limits = limits; return nil })
-	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	surfacetest.PutTeam(w.t, w.teams, teams.Team{ID: id, Limits: limits, CreatedAt: w.clock.Now()})
 }
 
 func slots(n int64) holdfast.CountLimit {
@@ -133,33 +113,17 @@ func ptr[T any](v T) *T { return &v }
 // policy replaces the policy in force.
 func (w *world) policy(p budgetfloor.Policy) {
 	w.t.Helper()
-	write(w, w.settings.BudgetFloor, p, func(p *budgetfloor.Policy, at time.Time) { p.UpdatedAt = at })
+	surfacetest.Write(w.t, w.settings.BudgetFloor, p, func(p *budgetfloor.Policy, at time.Time) { p.UpdatedAt = at })
 }
 
 func (w *world) limits(l platformcfg.LimitsSetting) {
 	w.t.Helper()
-	write(w, w.settings.Limits, l, func(l *platformcfg.LimitsSetting, at time.Time) { l.UpdatedAt = at })
+	surfacetest.Write(w.t, w.settings.Limits, l, func(l *platformcfg.LimitsSetting, at time.Time) { l.UpdatedAt = at })
 }
 
 func (w *world) maintenance(m platformcfg.Maintenance) {
 	w.t.Helper()
-	write(w, w.settings.Maintenance, m, func(m *platformcfg.Maintenance, at time.Time) { m.UpdatedAt = at })
-}
-
-func write[T any](w *world, setting *platformcfg.Setting[T], value T, stamp func(*T, time.Time)) {
-	w.t.Helper()
-	if _, err := setting.Write(w.ctx, value, "test"); err == nil {
-		return
-	}
-	conflict := &platformcfg.ConflictError{}
-	_, err := setting.Write(w.ctx, value, "test")
-	if errors.As(err, &conflict) {
-		stamp(&value, conflict.Stored)
-		_, err = setting.Write(w.ctx, value, "test")
-	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	surfacetest.Write(w.t, w.settings.Maintenance, m, func(m *platformcfg.Maintenance, at time.Time) { m.UpdatedAt = at })
 }
 
 // reviews reserves slots and dollars for the platform's review-pr.
@@ -231,22 +195,8 @@ func (w *world) held(slots int64, promised, spent float64, runsPromised, runsUse
 // footprint is everything that a launch can take, as text.
 func (w *world) footprint() string {
 	w.t.Helper()
-	out := ""
-	for _, subject := range must(w.ledger.Subjects(w.ctx, "", 1000))(w.t) {
-		b := w.balance(subject)
-		if b.Total() != 0 || len(b.Open) != 0 {
-			out += fmt.Sprintf("%s: %d+%d in %d entries\n", subject, b.Settled, b.Outstanding, len(b.Open))
-		}
-	}
-	list, _, err := w.runs.List(w.ctx, runs.Filter{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, run := range list {
-		out += fmt.Sprintf("run %s is %s\n", run.ID, run.Status)
-	}
 	left, _ := w.rates.Left(w.ctx, "acme", 600, w.clock.Now())
-	return out + fmt.Sprintf("%d messages, %d launches left", len(w.queue.all()), left)
+	return surfacetest.Footprint(w.t, w.ledger, w.runs, &w.queue.Queue) + fmt.Sprintf(", %d launches left", left)
 }
 
 func (w *world) count(what string) int {
@@ -293,14 +243,14 @@ func (w *world) sweep() {
 
 // fakeQueue is a queue that keeps messages until they are taken.
 type fakeQueue struct {
+	surfacetest.Queue
 	mu        sync.Mutex
-	messages  map[holdfast.RunID]queue.RunMessage
 	cancelled []holdfast.RunID
 	publish   func(queue.RunMessage) error // before it is kept
 	queued    error
 }
 
-func (q *fakeQueue) Publish(_ context.Context, m queue.RunMessage) error {
+func (q *fakeQueue) Publish(ctx context.Context, m queue.RunMessage) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.publish != nil {
@@ -308,39 +258,24 @@ func (q *fakeQueue) Publish(_ context.Context, m queue.RunMessage) error {
 			return err
 		}
 	}
-	if q.messages == nil {
-		q.messages = map[holdfast.RunID]queue.RunMessage{}
-	}
-	q.messages[m.Run] = m
-	return nil
+	return q.Queue.Publish(ctx, m)
 }
 
-func (q *fakeQueue) Cancel(_ context.Context, id holdfast.RunID) error {
+func (q *fakeQueue) Cancel(ctx context.Context, id holdfast.RunID) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.messages, id)
 	q.cancelled = append(q.cancelled, id)
-	return nil
+	return q.Queue.Cancel(ctx, id)
 }
 
-func (q *fakeQueue) Queued(_ context.Context, _ string, id holdfast.RunID) (bool, error) {
+func (q *fakeQueue) Queued(ctx context.Context, pool string, id holdfast.RunID) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	_, ok := q.messages[id]
-	return ok, q.queued
+	known, _ := q.Queue.Queued(ctx, pool, id)
+	return known, q.queued
 }
 
-func (q *fakeQueue) all() []holdfast.RunID {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return slices.Sorted(maps.Keys(q.messages))
-}
-
-func (q *fakeQueue) lose(id holdfast.RunID) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.messages, id)
-}
+func (q *fakeQueue) lose(id holdfast.RunID) { _ = q.Queue.Cancel(context.Background(), id) }
 
 // hookedStore lets a test fail or hold up what goes to the ledger's store. A hook's
 // error is returned in place of the write, or after it when it wraps errAfter.

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/botsource"
 	"github.com/holdfast-io/holdfast/pkg/budgetfloor"
 	"github.com/holdfast-io/holdfast/pkg/capacityledger"
+	"github.com/holdfast-io/holdfast/pkg/clock"
 	"github.com/holdfast-io/holdfast/pkg/clock/clocktest"
 	"github.com/holdfast-io/holdfast/pkg/decisions"
 	"github.com/holdfast-io/holdfast/pkg/launch"
@@ -50,21 +51,31 @@ type World struct {
 // New makes a world whose clock stands at [clocktest.T0].
 func New(t testing.TB) *World {
 	t.Helper()
-	ctx := t.Context()
 	w := &World{T: t, Clock: clocktest.New(), DB: recordstest.NewFaults(memory.NewRecords()), Queue: &Queue{}, Rates: &launch.Buckets{}}
-	w.Ledger = capacityledger.New(memory.NewLedger(), capacityledger.Options{Clock: w.Clock})
-	w.Runs = Must(runs.New(ctx, w.DB))(t)
-	w.Teams = Must(teams.New(ctx, w.DB))(t)
-	w.Bots = Must(botsource.New(ctx, w.DB))(t)
-	w.Settings = Must(platformcfg.New(ctx, w.DB, w.Clock, platformcfg.Options{}))(t)
-	w.Decisions = Must(decisions.New(ctx, w.DB, w.Clock, decisions.Options{}))(t)
-	w.Audit = Must(audit.New(ctx, w.DB, w.Clock))(t)
-	w.Gate = Must(launch.New(launch.Deps{
-		Ledger: w.Ledger, Runs: w.Runs, Teams: w.Teams, Bots: botsource.NewResolver(w.Bots, botsource.Options{}), Settings: w.Settings,
-		Decisions: w.Decisions, Audit: w.Audit, Queue: w.Queue,
-	}, launch.Options{Clock: w.Clock, Rates: w.Rates, Sweep: capacityledger.SweeperOptions{Quiet: -1}}))(t)
+	var deps launch.Deps
+	deps, w.Bots = Parts(t, w.Clock, memory.NewLedger(), w.DB, nil)
+	deps.Queue = w.Queue
+	w.Ledger, w.Runs, w.Teams, w.Settings, w.Decisions, w.Audit = deps.Ledger, deps.Runs, deps.Teams, deps.Settings, deps.Decisions, deps.Audit
+	w.Gate = Must(launch.New(deps, launch.Options{Clock: w.Clock, Rates: w.Rates, Sweep: capacityledger.SweeperOptions{Quiet: -1}}))(t)
 	w.Team("acme", teams.Limits{})
 	return w
+}
+
+// Parts are what a gate is made of over two stores, but for its queue, and the bots that
+// its resolver reads. onRead is told of each of these readings; nil tells nobody.
+func Parts(t testing.TB, clock clock.Clock, ledger capacityledger.Store, db records.DB, onRead func(holdfast.Identity)) (launch.Deps, *botsource.Repository) {
+	t.Helper()
+	ctx := t.Context()
+	bots := Must(botsource.New(ctx, db))(t)
+	return launch.Deps{
+		Ledger:    capacityledger.New(ledger, capacityledger.Options{Clock: clock}),
+		Runs:      Must(runs.New(ctx, db))(t),
+		Teams:     Must(teams.New(ctx, db))(t),
+		Bots:      botsource.NewResolver(bots, botsource.Options{OnRead: onRead}),
+		Settings:  Must(platformcfg.New(ctx, db, clock, platformcfg.Options{}))(t),
+		Decisions: Must(decisions.New(ctx, db, clock, decisions.Options{}))(t),
+		Audit:     Must(audit.New(ctx, db, clock))(t),
+	}, bots
 }
 
 // Must fails the test on an error.
@@ -81,12 +92,19 @@ func Must[T any](v T, err error) func(testing.TB) T {
 // Team writes a team with these limits.
 func (w *World) Team(id holdfast.TeamID, limits teams.Limits) {
 	w.T.Helper()
-	ctx := w.T.Context()
-	_, err := w.Teams.Create(ctx, teams.Team{ID: id, Limits: limits, CreatedAt: w.Clock.Now()})
+	PutTeam(w.T, w.Teams, teams.Team{ID: id, Limits: limits, CreatedAt: w.Clock.Now()})
+}
+
+// PutTeam creates a team, or gives one that exists the limits of it.
+func PutTeam(t testing.TB, repository *teams.Repository, team teams.Team) {
+	t.Helper()
+	_, err := repository.Create(t.Context(), team)
 	if errors.Is(err, records.ErrExists) {
-		_, err = w.Teams.Update(ctx, id, func(team *teams.Team) error { team.Limits = limits; return nil })
+		_, err = repository.Update(t.Context(), team.ID, func(stored *teams.Team) error { stored.Limits = team.Limits; return nil })
 	}
-	w.ok(err)
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Suspend suspends a team, or lifts that.
@@ -104,7 +122,7 @@ func Slots(n int64) teams.Limits {
 // Maintenance puts the fence up or down.
 func (w *World) Maintenance(on bool) {
 	w.T.Helper()
-	write(w, w.Settings.Maintenance, platformcfg.Maintenance{On: on}, func(m *platformcfg.Maintenance, at time.Time) { m.UpdatedAt = at })
+	Write(w.T, w.Settings.Maintenance, platformcfg.Maintenance{On: on}, func(m *platformcfg.Maintenance, at time.Time) { m.UpdatedAt = at })
 }
 
 // Reserve holds slots back for the platform's bot of that name.
@@ -114,19 +132,22 @@ func (w *World) Reserve(bot holdfast.BotID, slots holdfast.Slots) {
 	if slots > 0 {
 		policy.Reservations = []budgetfloor.Reservation{{Bot: bot, ConcurrentRuns: slots}}
 	}
-	write(w, w.Settings.BudgetFloor, policy, func(p *budgetfloor.Policy, at time.Time) { p.UpdatedAt = at })
+	Write(w.T, w.Settings.BudgetFloor, policy, func(p *budgetfloor.Policy, at time.Time) { p.UpdatedAt = at })
 }
 
-func write[T any](w *World, setting *platformcfg.Setting[T], value T, stamp func(*T, time.Time)) {
-	w.T.Helper()
-	ctx := w.T.Context()
-	_, err := setting.Write(ctx, value, "test")
+// Write replaces the value of a setting, whatever is in force. stamp puts the token of
+// what is in force into the value.
+func Write[T any](t testing.TB, setting *platformcfg.Setting[T], value T, stamp func(*T, time.Time)) {
+	t.Helper()
+	_, err := setting.Write(t.Context(), value, "test")
 	conflict := &platformcfg.ConflictError{}
 	if errors.As(err, &conflict) {
 		stamp(&value, conflict.Stored)
-		_, err = setting.Write(ctx, value, "test")
+		_, err = setting.Write(t.Context(), value, "test")
 	}
-	w.ok(err)
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (w *World) ok(err error) {
@@ -158,24 +179,32 @@ func (w *World) Finish(id holdfast.RunID, how queue.Ending) runs.Run {
 	return Must(w.Runs.Get(ctx, id))(w.T)
 }
 
-// Footprint is everything that launches can take, as text: what subjects hold, every
-// run, every message, and the launches that are left in this minute.
+// Footprint is everything that launches of this world can take, as text.
 func (w *World) Footprint() string {
 	w.T.Helper()
-	ctx := w.T.Context()
+	return Footprint(w.T, w.Ledger, w.Runs, w.Queue) + fmt.Sprintf(", %d launches left", Must(w.Rates.Left(w.T.Context(), "acme", 600, w.Clock.Now()))(w.T))
+}
+
+// Footprint is what launches can take, as text: what subjects hold, every run, and every
+// message.
+func Footprint(t testing.TB, ledger *capacityledger.Ledger, repository *runs.Repository, queue *Queue) string {
+	t.Helper()
+	ctx := t.Context()
 	out := ""
-	for _, subject := range Must(w.Ledger.Subjects(ctx, "", 1000))(w.T) {
-		b := Must(w.Ledger.Outstanding(ctx, subject))(w.T)
+	for _, subject := range Must(ledger.Subjects(ctx, "", 1000))(t) {
+		b := Must(ledger.Outstanding(ctx, subject))(t)
 		if b.Total() != 0 || len(b.Open) != 0 {
 			out += fmt.Sprintf("%s: %d+%d in %d entries\n", subject, b.Settled, b.Outstanding, len(b.Open))
 		}
 	}
-	for _, run := range w.All() {
+	list, _, err := repository.List(ctx, runs.Filter{Limit: records.MaxPage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range list {
 		out += fmt.Sprintf("run %s is %s\n", run.ID, run.Status)
 	}
-	left, err := w.Rates.Left(ctx, "acme", 600, w.Clock.Now())
-	w.ok(err)
-	return out + fmt.Sprintf("%d messages, %d launches left", len(w.Queue.All()), left)
+	return out + fmt.Sprintf("%d messages", len(queue.All()))
 }
 
 // Queue keeps messages until they are taken.
@@ -227,4 +256,11 @@ func (q *Queue) All() []holdfast.RunID {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Sorted(maps.Keys(q.messages))
+}
+
+// Message is a run's message; the zero one when none waits.
+func (q *Queue) Message(id holdfast.RunID) queue.RunMessage {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.messages[id]
 }
