@@ -81,7 +81,7 @@ func mutants() []mutant {
 				}
 				return closings
 			}}
-		}, []string{"a renewal between the sweep's reading and its close wins"}},
+		}, []string{"a renewal between the sweep's reading and its close wins", "what was taken over is not withdrawn, and the other way round"}},
 		{"closes whoever the attempt is", func(s capacityledger.Store) capacityledger.Store {
 			return hooked{Store: s, closing: func(closings []capacityledger.Closing) []capacityledger.Closing {
 				for i := range closings {

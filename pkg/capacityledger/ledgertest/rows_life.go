@@ -25,6 +25,7 @@ func lifeRows() []Row {
 		{"a renewal after a close records its spend and says closed", play(renewAfterClose)},
 		{"expiry closes what is over, charges nothing, and leaves the rest", play(expiryClosesDue)},
 		{"a renewal between the sweep's reading and its close wins", play(renewalBeatsSweep)},
+		{"what was taken over is not withdrawn, and the other way round", play(takenOver)},
 		{"the record alone is enough to close it (D7)", play(recordAloneSuffices)},
 		{"what the dead held comes back, what the living settled stays (D1)", play(deadAndLiving)},
 		{"a spend to the last micro-dollar leaves zero (I1, I4)", play(toTheLastMicroDollar)},
@@ -187,6 +188,37 @@ func renewalBeatsSweep(s *script) {
 	closed, err := s.store.Close(s.ctx, s.clock.Now(), []capacityledger.Closing{{ID: a.ID, Outcome: capacityledger.Expired, IfExpires: a.ExpiresAt}})
 	s.check(err == nil && !closed[0].Closed && closed[0].Allocation.Outcome == capacityledger.Open, "%+v, %v", closed, err)
 	s.holds(slots, 0, 1)
+}
+
+// takenOver: two callers ask under one id. One was granted it and the other found it.
+func takenOver(s *script) {
+	twice := func(ask capacityledger.Ask) (granted, found capacityledger.Allocation) {
+		granted, first, _, err := s.ledger.ReserveJudged(s.ctx, ask)
+		s.check(err == nil && !first.Replayed && granted.ID == ask.ID, "the first: %+v, %+v, %v", granted, first, err)
+		found, second, _, err := s.ledger.ReserveJudged(s.ctx, ask)
+		s.check(err == nil && second.Replayed && found.ID == ask.ID && found.ExpiresAt.Equal(granted.ExpiresAt), "the second: %+v, %+v, %v", found, second, err)
+		return granted, found
+	}
+	withdraw := func(a capacityledger.Allocation, want bool) {
+		closed, err := s.ledger.Withdraw(s.ctx, a)
+		s.check(err == nil && closed == want, "withdraw: %t, %v", closed, err)
+	}
+	granted, found := twice(s.ask(slots, feature, at(slots, 1), 1))
+	err := s.ledger.TakeOver(s.ctx, found, granted.ExpiresAt) // of the same instant, on purpose
+	s.check(err == nil, "take over: %v", err)
+	withdraw(granted, false)
+	s.holds(slots, 0, 1)
+	s.release(granted.ID, true)
+
+	granted, found = twice(s.ask(dollars, feature, at(dollars, usd(9)), usd(5)))
+	err = s.ledger.Lower(s.ctx, []capacityledger.Correction{{ID: granted.ID, Amount: holdfast.USDAmount(holdfast.MicroUSD(usd(2)))}})
+	s.check(err == nil, "lower: %v", err)
+	withdraw(granted, true)
+	err = s.ledger.TakeOver(s.ctx, found, far)
+	s.check(errors.Is(err, capacityledger.ErrClosed), "take over what was withdrawn: %v", err)
+	withdraw(granted, false)
+	s.holds(slots, 0, 0)
+	s.holds(dollars, 0, 0)
 }
 
 func recordAloneSuffices(s *script) {
