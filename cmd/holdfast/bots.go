@@ -175,16 +175,8 @@ func newBotsRemove(c *cli) *cobra.Command {
 		Long:    "Rm removes a bot that was written. A name that the platform or the catalog also has\nfalls back to that. Runs that were admitted are not touched.",
 		Example: "  holdfast bots rm lint --team web", Args: exactly("BOT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			server, err := c.connect()
-			if err != nil {
-				return err
-			}
-			if err := server.DeleteBot(cmd.Context(), team, args[0]); err != nil {
-				return err
-			}
-			return c.print(map[string]any{"bot": args[0], "removed": true}, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "bot %s is removed\n", args[0])
-				return err
+			return c.did(cmd, map[string]any{"bot": args[0], "removed": true}, fmt.Sprintf("bot %s is removed", args[0]), func(ctx context.Context, server *client.Client) error {
+				return server.DeleteBot(ctx, team, args[0])
 			})
 		},
 	}

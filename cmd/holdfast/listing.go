@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -78,6 +79,21 @@ func (l listing[T]) command(c *cli, check func(*cobra.Command) error, read func(
 	}
 	window.add(cmd.Flags())
 	return cmd
+}
+
+// did does one thing on the server that answers nothing, and says what was done.
+func (c *cli) did(cmd *cobra.Command, answer map[string]any, text string, do func(context.Context, *client.Client) error) error {
+	server, err := c.connect()
+	if err != nil {
+		return err
+	}
+	if err := do(cmd.Context(), server); err != nil {
+		return err
+	}
+	return c.print(answer, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, text)
+		return err
+	})
 }
 
 // one does one thing on the server and prints what it answers.

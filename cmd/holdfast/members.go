@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -80,16 +81,8 @@ func newMembersRemove(c *cli) *cobra.Command {
 			if err := needTeam(cmd); err != nil {
 				return err
 			}
-			server, err := c.connect()
-			if err != nil {
-				return err
-			}
-			if err := server.RemoveMember(cmd.Context(), team, args[0]); err != nil {
-				return err
-			}
-			return c.print(map[string]any{"account": args[0], "team": team, "removed": true}, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s is no member of %s any more\n", args[0], team)
-				return err
+			return c.did(cmd, map[string]any{"account": args[0], "team": team, "removed": true}, fmt.Sprintf("%s is no member of %s any more", args[0], team), func(ctx context.Context, server *client.Client) error {
+				return server.RemoveMember(ctx, team, args[0])
 			})
 		},
 	}

@@ -233,15 +233,5 @@ func newSchedulesRemove(c *cli) *cobra.Command {
 
 // removed removes one thing and says so.
 func (c *cli) removed(cmd *cobra.Command, what, id string, do func(context.Context, *client.Client) error) error {
-	server, err := c.connect()
-	if err != nil {
-		return err
-	}
-	if err := do(cmd.Context(), server); err != nil {
-		return err
-	}
-	return c.print(map[string]any{"id": id, "removed": true}, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s %s is removed\n", what, id)
-		return err
-	})
+	return c.did(cmd, map[string]any{"id": id, "removed": true}, fmt.Sprintf("%s %s is removed", what, id), do)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -119,16 +120,8 @@ func newSecretsRemove(c *cli) *cobra.Command {
 			if err := needTeam(cmd); err != nil {
 				return err
 			}
-			server, err := c.connect()
-			if err != nil {
-				return err
-			}
-			if err := server.DeleteSecret(cmd.Context(), team, args[0]); err != nil {
-				return err
-			}
-			return c.print(map[string]any{"name": args[0], "removed": true}, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "secret %s of team %s is removed\n", args[0], team)
-				return err
+			return c.did(cmd, map[string]any{"name": args[0], "removed": true}, fmt.Sprintf("secret %s of team %s is removed", args[0], team), func(ctx context.Context, server *client.Client) error {
+				return server.DeleteSecret(ctx, team, args[0])
 			})
 		},
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -99,17 +100,7 @@ func newTokensRevoke(c *cli) *cobra.Command {
 			if err := needTeam(cmd); err != nil {
 				return err
 			}
-			server, err := c.connect()
-			if err != nil {
-				return err
-			}
-			if err := server.RevokeToken(cmd.Context(), team, args[0]); err != nil {
-				return err
-			}
-			return c.print(map[string]any{"id": args[0], "revoked": true}, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "token %s is revoked\n", args[0])
-				return err
-			})
+			return c.revoked(cmd, args[0], func(ctx context.Context, server *client.Client) error { return server.RevokeToken(ctx, team, args[0]) })
 		},
 	}
 	teamFlag(cmd, &team)

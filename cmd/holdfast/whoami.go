@@ -116,19 +116,9 @@ func personalTokens(use, short, example string, args ...string) listing[api.Pers
 	}
 }
 
-// revokePersonal ends a token of an account.
-func (c *cli) revokePersonal(cmd *cobra.Command, id string, revoke func(context.Context, *client.Client) error) error {
-	server, err := c.connect()
-	if err != nil {
-		return err
-	}
-	if err := revoke(cmd.Context(), server); err != nil {
-		return err
-	}
-	return c.print(map[string]any{"id": id, "revoked": true}, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "token %s is revoked\n", id)
-		return err
-	})
+// revoked ends a token.
+func (c *cli) revoked(cmd *cobra.Command, id string, revoke func(context.Context, *client.Client) error) error {
+	return c.did(cmd, map[string]any{"id": id, "revoked": true}, fmt.Sprintf("token %s is revoked", id), revoke)
 }
 
 func newMyToken(c *cli) *cobra.Command {
@@ -155,7 +145,7 @@ func newMyRevoke(c *cli) *cobra.Command {
 		Use: "revoke TOKEN", Short: "End a token of the own account at once",
 		Example: "  holdfast whoami revoke 01JDXV6J9QK4W9T6Z3N8M5R2PA", Args: exactly("TOKEN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.revokePersonal(cmd, args[0], func(ctx context.Context, server *client.Client) error { return server.RevokeMyToken(ctx, args[0]) })
+			return c.revoked(cmd, args[0], func(ctx context.Context, server *client.Client) error { return server.RevokeMyToken(ctx, args[0]) })
 		},
 	}
 }
@@ -190,7 +180,7 @@ func newAccountsRevoke(c *cli) *cobra.Command {
 		Use: "revoke ACCOUNT TOKEN", Short: "End a token of an account at once",
 		Example: "  holdfast accounts revoke nightly 01JDXV6J9QK4W9T6Z3N8M5R2PA", Args: exactly("ACCOUNT", "TOKEN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.revokePersonal(cmd, args[1], func(ctx context.Context, server *client.Client) error {
+			return c.revoked(cmd, args[1], func(ctx context.Context, server *client.Client) error {
 				return server.RevokeAccountToken(ctx, args[0], args[1])
 			})
 		},
