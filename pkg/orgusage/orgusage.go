@@ -66,24 +66,30 @@ func New(ledger *capacityledger.Ledger) *Counter { return &Counter{ledger: ledge
 
 // AllowRun takes one run of the month, or says no. The number of runs is judged
 // first; then the money, of which nothing is asked, so it refuses when nothing is
-// left. A refusal takes nothing. The same run again is the same unit.
+// left. A refusal takes nothing. The same run again is the same unit: who finds it is
+// judged again, and gives nothing back of what the first was told.
 func (c *Counter) AllowRun(ctx context.Context, caller Caller, terms Terms) (holdfast.Denial, error) {
 	runs := caller.Month.Runs()
 	ask := capacityledger.Ask{
 		ID: holdfast.NewAllocationID(caller.Run, runs, 0), Terms: terms.Runs, Holder: caller.Holder, Run: caller.Run,
 		Requested: holdfast.RunAmount(1), Expires: caller.Expires,
 	}
-	_, denial, err := c.ledger.Reserve(ctx, ask)
+	unit, verdict, denial, err := c.ledger.ReserveJudged(ctx, ask)
 	if err != nil || denial.Denied() {
 		return denial, err
 	}
 	denial, err = c.moneyLeft(ctx, caller, terms.Dollars)
-	if err == nil && !denial.Denied() {
+	switch {
+	case err == nil && !denial.Denied() && verdict.Replayed:
+		return holdfast.Denial{}, c.ledger.TakeOver(ctx, unit, caller.Expires)
+	case err == nil && !denial.Denied():
 		return holdfast.Denial{}, nil
+	case verdict.Replayed:
+		return denial, err
 	}
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if _, undo := c.ledger.Release(back, ask.ID); undo != nil {
+	if _, undo := c.ledger.Withdraw(back, unit); undo != nil {
 		// The unit comes back when it lapses; who asked must not take it for granted.
 		return holdfast.Denial{}, errors.Join(err, fmt.Errorf("give the run of %s back: %w", runs, undo))
 	}

@@ -142,6 +142,21 @@ func TestCostCapDeniesAtEqualityAndTakesNoUnit(t *testing.T) {
 	})
 }
 
+// The run is under way on the unit that the first call was told of.
+func TestARunThatIsAskedForTwiceKeepsTheUnitOfTheFirst(t *testing.T) {
+	each(t, func(t *testing.T, c counting) {
+		c.allow(t, caller(1, march), terms(3, 10), "")
+		c.allow(t, caller(1, march), terms(3, 10), "")
+		c.used(t, march, 1, 0)
+		c.spend(t, 2, 1, march, 10)
+		c.allow(t, caller(1, march), terms(3, 10), holdfast.DenyMonthlyUSD)
+		c.used(t, march, 1, 10)
+		if kept, err := c.KeepRun(t.Context(), caller(1, march).Run, march); !kept || err != nil {
+			t.Errorf("kept %t, %v", kept, err)
+		}
+	})
+}
+
 // Promised money counts as money: the arm that reads reported spend alone would let
 // this run in.
 func TestCostCapCountsWhatIsPromised(t *testing.T) {
