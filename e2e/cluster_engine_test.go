@@ -88,8 +88,7 @@ func TestTheEngineKilledUnderLoadLosesNothingThatWasAnswered(t *testing.T) {
 	k.cluster = newClusterOver(t, k.engine.uri)
 	k.servers = []*clusterServer{k.cluster.server("a"), k.cluster.server("b")}
 	k.cluster.stage(k.servers[0], 100_000)
-	k.cluster.runner("x")
-	k.cluster.runner("y")
+	k.runners = []*proc{k.cluster.runner("x"), k.cluster.runner("y")}
 	k.load = loadServers(t, k.servers...)
 	eventually(t, 30*time.Second, "launches are answered", func() bool { n, _ := k.load.counts(); return n > 5 })
 	for round := range rounds(t, "HOLDFAST_TEST_ENGINE_KILLS", 3) {
@@ -112,6 +111,7 @@ type engineKills struct {
 	engine  *engine
 	cluster *cluster
 	servers []*clusterServer
+	runners []*proc
 	load    *outages
 	dice    *rand.Rand
 	kinds   []string
@@ -225,6 +225,13 @@ func (k *engineKills) explained() {
 	}
 	for _, err := range k.load.denied {
 		k.t.Errorf("an outage became a denial: %v", err)
+	}
+	for _, p := range append([]*proc{k.servers[0].proc, k.servers[1].proc}, k.runners...) {
+		select {
+		case <-p.exited:
+			k.t.Errorf("%s ended by itself", strings.Join(p.cmd.Args[1:4], " "))
+		default:
+		}
 	}
 }
 
