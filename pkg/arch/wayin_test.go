@@ -31,10 +31,10 @@ var doors = []door{
 	{what: "a run document", literal: "pkg/runs.Run", where: []string{"pkg/launch:document"}},
 	{what: "a run's message", literal: "pkg/queue.RunMessage", where: []string{"pkg/launch:messageOf"}},
 	{what: "an allocation", call: "Reserve", where: []string{
-		"pkg/launch:adopt", // of what runs already, unjudged
-		"pkg/simulate",     // a replay on a ledger of its own
+		"pkg/launch:adopt",             // of what runs already, unjudged
+		"pkg/orgusage", "pkg/simulate", // an adapter of the ledger; a replay on a ledger of its own
 	}},
-	{what: "an allocation", call: "ReserveJudged", where: []string{"pkg/launch:reserveOne", "pkg/capacityledger:Reserve", "pkg/orgusage:AllowRun"}}, // the last an adapter of the ledger
+	{what: "an allocation", call: "ReserveJudged", where: []string{"pkg/launch:reserveOne", "pkg/capacityledger:Reserve", "pkg/orgusage:AllowRun"}},
 	{what: "an identity", call: "PlatformBot", where: identityMakers},
 	{what: "an identity", call: "TeamBot", where: identityMakers},
 }
