@@ -25,6 +25,8 @@
 //
 // An entry is decided when somebody has written it again (its stamp is not its nonce
 // any more), or when there was nothing to judge. Otherwise only its own asker knows.
+// Soon after a grant its process vouches for it by such a write (ledger_vouch.go), on which
+// nobody waits; what stays undecided belongs to a process that died in between.
 // Three rules follow, each in a file of its own:
 //
 //   - Who counts whom (ledger_doubt.go). An undecided entry of another process that does
@@ -35,8 +37,8 @@
 //     most Options.AskAgainFor.
 //   - Whose id it is (ledger_replay.go). A try of an id that has an older entry, or a
 //     close, is answered from that and taken back. Where the older entry stays undecided, its
-//     asker may be gone: it is adopted only where that is right whether or not it had
-//     been granted, and else the answer is that nobody can tell yet.
+//     asker is gone: it is adopted only where that is right whether or not it had been
+//     granted, and else the answer is that nobody can tell yet.
 //   - What happened to a write without an answer (lane.lost). The entry may be there and
 //     nobody was told: it is taken back when it is seen, or becomes the answer of the next
 //     try of its id, or expires.
@@ -44,9 +46,9 @@
 // A renewal, report or close replaces an entry on the condition that its stamp is still
 // the one it was worked out from; of two, one starts over from what the other left. A
 // close moves the entry to the document's closes in the same write. Closes go on to
-// the collection "history": they are copied first and pulled then, so that one is always in
-// at least one place, and an id that is not above the highest closed one is looked
-// for in both.
+// the collection "history", many on a page: they are copied first and pulled then, so
+// that one is always in at least one place, and an id that is not above the highest
+// closed one is looked for in both.
 //
 // Calls of one process on one subject share these writes (ledger_lane.go): they are
 // pushed together and judged one after the other as if each had come alone. What a lane
@@ -54,6 +56,6 @@
 // untrue, as that the entry with this stamp was granted. Without it the answers are the same.
 //
 // Reading order: open.go, ledger.go and, of the files beside it, ledger_document.go
-// (what is stored), ledger_lane.go, ledger_admit.go, ledger_doubt.go, ledger_replay.go,
-// ledger_change.go, ledger_history.go and ledger_repair.go; then records.go.
+// (what is stored), ledger_lane.go, ledger_admit.go, ledger_vouch.go, ledger_doubt.go,
+// ledger_replay.go, ledger_change.go, ledger_history.go and ledger_repair.go; then records.go.
 package mongo

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/capacityledger"
 	"github.com/holdfast-io/holdfast/pkg/store/mongo"
@@ -208,7 +210,7 @@ func TestAReplayAfterAShakeIsTheSameAsk(t *testing.T) {
 // adopted beside what was granted because it was refused.
 func TestWhatWasRefusedIsNotAdoptedBesideWhatWasGrantedInItsPlace(t *testing.T) {
 	t.Parallel() // it waits more than it works
-	three := processes(t, 3)
+	three := silent(t, 3)
 	first, refused, second := ask(1, dollars, feature, 10, 8), ask(2, dollars, feature, 10, 9), ask(3, dollars, feature, 10, 2)
 	refused.Minimum = holdfast.AmountOf(holdfast.UnitUSD, 5)
 	three[0].gets(first, 8)
@@ -225,4 +227,73 @@ func TestWhatWasRefusedIsNotAdoptedBesideWhatWasGrantedInItsPlace(t *testing.T) 
 	three[0].confirm(second)
 	three[2].gets(refused, 8)
 	three[0].holds(dollars, 0, 10)
+}
+
+// An ask whose process died before it judged it is not taken for granted because the
+// subject went above its cap for other reasons later.
+func TestWhatNobodyJudgedIsNotGrantedAfterAShake(t *testing.T) {
+	t.Parallel() // it waits more than it works
+	three := processes(t, 3)
+	first, left, second := ask(1, dollars, feature, 10, 8), ask(2, dollars, feature, 10, 9), ask(3, dollars, feature, 10, 2)
+	left.Minimum = left.Requested
+	three[0].gets(first, 8)
+	three[0].confirm(first)
+	three[1].inFlight(left) // 2 are left, so it would have been refused
+	three[0].gets(second, 2)
+	three[0].settle(first, 9) // 1 more than it was granted
+	if got, denial, err := three[2].ledger.Reserve(t.Context(), left); !errors.Is(err, capacityledger.ErrUnavailable) || denial.Denied() {
+		t.Errorf("it got %d (%s), %v; nobody can tell", got.Amount.Int(), denial.Public, err)
+	}
+	three[0].holds(dollars, 9, 11)
+	// Its lease brings it back.
+	three[2].clock.Advance(time.Minute)
+	if _, err := three[2].ledger.Expire(t.Context(), three[2].clock.Now(), 10); err != nil {
+		t.Fatal(err)
+	}
+	three[0].holds(dollars, 9, 0)
+}
+
+// A process vouches for what it granted, also when it is closed in good order, so that
+// another one can tell what stands in its way and needs not wait.
+func TestAProcessVouchesForWhatItGranted(t *testing.T) {
+	t.Parallel() // it waits more than it works
+	both := processes(t, 2)
+	vouched := func(n int) bool {
+		t.Helper()
+		for _, e := range both[0].document(slots)["open"].(bson.A) {
+			e := e.(bson.D)
+			fields := map[string]any{}
+			for _, f := range e {
+				fields[f.Key] = f.Value
+			}
+			if id, _ := fields["id"].(string); id == string(ask(n, slots, feature, 9, 1).ID) {
+				return fields["n"] != nil
+			}
+		}
+		t.Fatalf("there is no entry %d", n)
+		return false
+	}
+	for n := range 3 {
+		both[0].gets(ask(n, slots, feature, 9, 1), 1)
+	}
+	if closed, err := both[1].ledger.Release(t.Context(), ask(0, slots, feature, 9, 1).ID); err != nil || !closed {
+		t.Fatal(closed, err)
+	}
+	for deadline := time.Now().Add(patience); !vouched(1) || !vouched(2); {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody vouches")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	both[0].holds(slots, 0, 2)
+	if closed, err := both[0].ledger.Release(t.Context(), ask(1, slots, feature, 9, 1).ID); err != nil || !closed {
+		t.Error(closed, err)
+	}
+	both[1].gets(ask(7, slots, feature, 9, 1), 1)
+	if err := both[1].store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !vouched(7) {
+		t.Error("a store that was closed in good order left its grant undecided")
+	}
 }

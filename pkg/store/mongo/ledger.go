@@ -76,6 +76,7 @@ func (l *Ledger) stop() {
 	l.stopped = true
 	l.mu.Unlock()
 	l.working.Wait()
+	l.vouchAll()
 }
 
 // stamp is a text that no write of any process has used before.

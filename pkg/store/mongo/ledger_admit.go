@@ -137,7 +137,7 @@ func (n *lane) finishGranted(jobs []*askJob, tries []*try) []*askJob {
 			wait[t.job] = true
 			continue
 		}
-		n.known[t.ID] = &t.entry
+		n.grants(&t.entry)
 	}
 	var waiting []*askJob
 	for _, job := range jobs {

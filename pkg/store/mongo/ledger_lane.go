@@ -42,6 +42,8 @@ type lane struct {
 	changes  []*changeJob
 	row      int // how often asks were taken one after the other; changes, below zero
 	running  bool
+	armed    bool          // a timer runs until the lane shall vouch
+	vouching bool          // and it has rung
 	expected int           // how many calls are waited for; 0 when nobody waits
 	enough   chan struct{} // has a token when they came
 
@@ -56,6 +58,8 @@ type lane struct {
 	// known has the open entries that this process granted or changed last, as it left
 	// them. A change of one of these needs no reading first.
 	known map[holdfast.AllocationID]*entry
+	// granting has what was granted here lately and is not vouched for.
+	granting []*entry
 	// seen has the undecided entries of others, by stamp, and when they were first
 	// seen: one that stays is not in flight.
 	seen map[string]time.Time
@@ -182,7 +186,7 @@ func (n *lane) lead(ctx context.Context, w *waiter) {
 func (n *lane) busy() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.running = len(n.asks)+len(n.changes) > 0
+	n.running = len(n.asks)+len(n.changes) > 0 || n.vouching
 	return n.running
 }
 
@@ -203,7 +207,19 @@ func (n *lane) work() {
 		}
 		callers = len(asks) + len(changes) + n.waiting()
 		n.do(context.Background(), asks, changes)
+		if n.due() {
+			n.vouch()
+		}
 	}
+}
+
+// due says whether it is time to vouch; once each time.
+func (n *lane) due() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	due := n.vouching
+	n.vouching = false
+	return due
 }
 
 func (n *lane) do(base context.Context, asks []*askJob, changes []*changeJob) {
@@ -284,6 +300,7 @@ func (n *lane) take() (asks []*askJob, changes []*changeJob, ok bool) {
 	case len(n.changes) > 0:
 		n.row = min(0, n.row) - 1
 		changes = taken(&n.changes, func(j *changeJob) (*waiter, int) { return j.waiter, len(j.changes) })
+	case n.vouching:
 	default:
 		n.running = false
 		return nil, nil, false

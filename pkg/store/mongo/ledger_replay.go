@@ -28,21 +28,19 @@ func (t *try) again(atOnce bool) {
 
 // replay answers a try whose id has an open entry already. Where nobody can say yet
 // whether that entry was granted, its own asker decides it within moments: the try is
-// made again until then. One that stays undecided was granted and is not touched yet,
-// or, where its process died in that moment, belongs to nobody any more:
+// made again until then. One that stays undecided belongs to a process that died before
+// it had judged the entry or vouched for it, or that cannot write:
 //
 // It fits as it was asked, beside all that counts now. Then it may be granted, whether
 // or not it was.
-//
-// It was asked before the subject was shaken, so that nothing can be said of what it
-// met. Then it is taken as granted: nobody leaves it out, so nothing was granted in its
-// place since.
 //
 // It does not fit as it was asked, though everything else is decided and nothing shook
 // the subject. Then it was not granted so: whatever was granted later was granted
 // beside it. It may be granted the part that fits.
 //
-// Everything else stays undecided, until its run renews it or its time is over.
+// Everything else stays undecided, until its run renews it or its time is over: also
+// what was asked before the subject was shaken, because nothing can be said of what
+// it met.
 func (n *lane) replay(ctx context.Context, b *bench, t *try, e *entry) error {
 	switch {
 	case n.granted(e) || e.touched(): // that there was nothing to judge does not tell: it may be a replay itself
@@ -59,9 +57,9 @@ func (n *lane) replay(ctx context.Context, b *bench, t *try, e *entry) error {
 		return nil
 	}
 	switch fits := b.fits(e); {
-	case fits == e.Amount.Int() || e.AcquiredAt.Before(b.doubt.calm):
+	case fits == e.Amount.Int():
 		return n.adopt(ctx, t, e, e.Amount)
-	case fits > 0 && b.doubt.counted == 1:
+	case fits > 0 && b.doubt.counted == 1 && !e.AcquiredAt.Before(b.doubt.calm):
 		return n.adopt(ctx, t, e, holdfast.AmountOf(e.Amount.Unit(), fits))
 	}
 	return nil
@@ -126,7 +124,7 @@ func (n *lane) lower(ctx context.Context, tries []*try) error {
 		return unavailable(errUndecided)
 	}
 	for _, r := range list {
-		n.known[r.after.ID] = r.after
+		n.grants(r.after)
 	}
 	return nil
 }

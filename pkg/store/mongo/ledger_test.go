@@ -48,7 +48,21 @@ type process struct {
 
 func processes(t testing.TB, count int) []*process {
 	t.Helper()
-	stores, err := newDatabases(t).together(count)
+	return newDatabases(t).processes(count)
+}
+
+// silent are processes that vouch for nothing, as if each died right after its grants.
+func silent(t testing.TB, count int) []*process {
+	t.Helper()
+	d := newDatabases(t)
+	d.vouchAfter = -1
+	return d.processes(count)
+}
+
+func (d *databases) processes(count int) []*process {
+	t := d.t
+	t.Helper()
+	stores, err := d.together(count)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +106,7 @@ func watched(t *testing.T) (*process, *wire, *databases) {
 	}
 	w := &wire{}
 	last := func(o *options.ClientOptions) { o.SetDialer(w).SetMonitor(w.monitor()) }
-	store, err := mongo.OpenWith(t.Context(), server(t), mongo.Options{Database: mongo.DatabaseOf(first).Name(), KeepClosed: long, KeepRecords: long}, last)
+	store, err := mongo.OpenWith(t.Context(), server(t), mongo.Options{Database: mongo.DatabaseOf(first).Name(), KeepClosed: long, KeepRecords: long, VouchAfter: -1}, last)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,6 +95,8 @@ type databases struct {
 	mu  sync.Mutex
 	of  map[any]string
 	all []string
+
+	vouchAfter time.Duration // of the ledgers that are opened
 }
 
 func newDatabases(t testing.TB) *databases {
@@ -109,7 +111,7 @@ func (d *databases) fresh() (*mongo.Store, error) {
 
 // open opens a database as one more process does.
 func (d *databases) open(name string) (*mongo.Store, error) {
-	store, err := mongo.Open(d.t.Context(), server(d.t), mongo.Options{Database: name, KeepClosed: long, KeepRecords: long, Pool: 40, Timeout: patience})
+	store, err := mongo.Open(d.t.Context(), server(d.t), mongo.Options{Database: name, KeepClosed: long, KeepRecords: long, Pool: 40, Timeout: patience, VouchAfter: d.vouchAfter})
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,9 @@ type Options struct {
 	// AskAgainFor is how long a refusal that rests on asks in flight elsewhere is
 	// asked again; 0 is 250 ms, less is not at all.
 	AskAgainFor time.Duration
+	// VouchAfter is how soon after a grant other processes can tell from the record
+	// that it is one, if its run has not renewed it before; 0 is 100 ms, less is never.
+	VouchAfter time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -61,6 +64,7 @@ func (o Options) withDefaults() Options {
 	o.KeepRecords = fallback(o.KeepRecords, 400*24*time.Hour)
 	o.LaunchLease = fallback(o.LaunchLease, 30*time.Second)
 	o.AskAgainFor = fallback(o.AskAgainFor, 250*time.Millisecond)
+	o.VouchAfter = fallback(o.VouchAfter, 100*time.Millisecond)
 	return o
 }
 

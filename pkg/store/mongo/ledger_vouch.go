@@ -1,0 +1,111 @@
+package mongo
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// This file has a process vouch for what it granted. A grant is one write, and what
+// that write left looks to everybody else like an ask that may still be taken back.
+// Soon after it the process writes the entry once more, which says that it was
+// granted; unless by then its run renewed it or it was closed, which is how most
+// short ones end. Nobody waits for this write, many entries share one, and when it
+// fails the entries are what they were before there was such a write: undecided for
+// others until their runs renew them.
+//
+// So an entry that stays undecided belongs to a process that died between its write
+// and the next moment, and what others may think of it need not be generous.
+
+// grants takes over an entry that this process granted, as it is in the record.
+func (n *lane) grants(e *entry) {
+	n.known[e.ID] = e
+	if n.ledger.options.VouchAfter <= 0 || e.touched() {
+		return
+	}
+	n.granting = append(n.granting, e)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.armed {
+		n.armed = true
+		time.AfterFunc(n.ledger.options.VouchAfter, n.vouchSoon)
+	}
+}
+
+// vouchSoon has the lane vouch for what it granted, between its other work.
+func (n *lane) vouchSoon() {
+	n.ledger.mu.Lock()
+	defer n.ledger.mu.Unlock()
+	if n.ledger.stopped {
+		return // stop does it
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.armed, n.vouching = false, true
+	if !n.running {
+		n.running = true
+		n.ledger.working.Add(1)
+		go n.work()
+	}
+}
+
+// vouch writes the entries that were granted here and that nobody has touched since.
+func (n *lane) vouch() {
+	ctx, cancel := n.context(context.Background())
+	defer cancel()
+	var list []replacement
+	for _, e := range n.granting {
+		if n.known[e.ID] == e {
+			after := *e
+			after.stamp = n.ledger.stamp()
+			list = append(list, replacement{e, &after})
+		}
+	}
+	n.granting = nil
+	for some := range slices.Chunk(list, mostTogether) {
+		n.vouchFor(ctx, some)
+	}
+}
+
+// vouchFor writes some of them in one write. Where another process has closed one
+// meanwhile it is made again without that one.
+func (n *lane) vouchFor(ctx context.Context, list []replacement) {
+	for range 3 {
+		if len(list) == 0 {
+			return
+		}
+		ok, err := n.replace(ctx, time.Time{}, list, nil)
+		if err != nil {
+			return
+		}
+		if ok {
+			for _, r := range list {
+				n.known[r.after.ID] = r.after
+			}
+			return
+		}
+		i, err := n.ledger.read(ctx, n.reader, bson.D{{Key: fieldClosed, Value: 0}})
+		if err != nil || i == nil {
+			return
+		}
+		there := make(map[string]bool, len(i.open))
+		for at := range i.open {
+			there[i.open[at].stamp] = true
+		}
+		list = slices.DeleteFunc(list, func(r replacement) bool { return !there[r.before.stamp] })
+	}
+}
+
+// vouchAll is for a store that is closing: what it granted last is vouched for, so
+// that nothing stays undecided because of an orderly end.
+func (l *Ledger) vouchAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range l.lanes {
+		if len(n.granting) > 0 {
+			n.vouch()
+		}
+	}
+}
