@@ -183,3 +183,39 @@ func TestWhatEndsIsGivenATimeToGo(t *testing.T) {
 		}
 	}
 }
+
+// Closes that were written together are copied to the history and taken out together;
+// one of them that took a late report in between stays until it is copied again.
+func TestALateReportStaysWhereTheOthersOfItsWriteAreTakenOut(t *testing.T) {
+	p := processes(t, 1)[0]
+	const together = 25
+	var closings []capacityledger.Closing
+	for n := range together {
+		p.gets(ask(n, dollars, feature, 900, 9), 9)
+		closings = append(closings, capacityledger.Closing{ID: ask(n, dollars, feature, 900, 9).ID, Outcome: capacityledger.Expired})
+	}
+	// All at once, so that they share a write; the next change finds them copied.
+	if _, err := p.store.Ledger().Close(t.Context(), p.clock.Now(), closings); err != nil {
+		t.Fatal(err)
+	}
+	late := ask(7, dollars, feature, 900, 9).ID
+	if closed, err := p.ledger.Settle(t.Context(), late, capacityledger.Report{Attempt: 1, Spent: holdfast.AmountOf(holdfast.UnitUSD, 4)}); err != nil || closed {
+		t.Fatal(closed, err)
+	}
+	left := func() int { return len(p.document(dollars)["closed"].(bson.A)) }
+	for n, deadline := together, time.Now().Add(patience); left() == together; n++ { // an ask takes out what is copied
+		if time.Now().After(deadline) {
+			t.Fatal("nothing is taken out")
+		}
+		p.gets(ask(n, dollars, feature, 900, 1), 1)
+	}
+	if n := left(); n != 1 {
+		t.Errorf("%d closes are left, want the one that changed", n)
+	}
+	if a, err := p.ledger.Get(t.Context(), late); err != nil || a.Spent.Int() != 4 {
+		t.Errorf("the late one says %d, %v", a.Spent.Int(), err)
+	}
+	if a, err := p.ledger.Get(t.Context(), closings[8].ID); err != nil || a.Outcome != capacityledger.Expired {
+		t.Errorf("another one says %q, %v", a.Outcome, err)
+	}
+}

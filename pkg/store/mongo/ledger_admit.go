@@ -188,8 +188,7 @@ func (n *lane) push(ctx context.Context, tries []*try) (*image, error) {
 	n.shutBy.collect(false)
 	if gone := n.shutBy.copied; len(gone) > 0 {
 		n.shutBy.copied = nil
-		pull, less := takingOut(gone)
-		out, counters = []bson.E{pull}, less
+		out, counters = []bson.E{takingOutWhole(gone)}, fewer(len(gone))
 	}
 	update := append(bson.D{
 		{Key: "$inc", Value: moved.inc(counters...)},

@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -112,6 +113,7 @@ type plan struct {
 	late     []replacement // recent closes that take a report
 	archived []*entry      // closes of the history that take one: they come back first
 	from     *image        // what was read for it; nil when all was remembered
+	shared   string        // what the stamps of its closes begin with
 }
 
 // plan works the changes out. Those that change nothing are done with it.
@@ -141,6 +143,15 @@ func (n *lane) plan(ctx context.Context, todo []*change, wrote map[holdfast.Allo
 		n.workOut(p, r, id, e, archived[id])
 	}
 	return p, nil
+}
+
+// shutStamp is the stamp of the next close: what all closes of one write share, and a
+// number. No other entry's stamp begins so.
+func (p *plan) shutStamp(l *Ledger) string {
+	if p.shared == "" {
+		p.shared = l.stamp() + "."
+	}
+	return p.shared + strconv.Itoa(len(p.closes))
 }
 
 // finish says that the changes of an id are as they were worked out last.
@@ -177,6 +188,7 @@ func (n *lane) workOut(p *plan, r *subject.Record, id holdfast.AllocationID, e *
 	case e.Outcome != capacityledger.Open:
 		p.late = append(p.late, change)
 	case now.Outcome != capacityledger.Open:
+		after.stamp = p.shutStamp(n.ledger)
 		p.closes = append(p.closes, change)
 	default:
 		p.opens = append(p.opens, change)

@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -136,7 +137,7 @@ func (n *lane) archiveOwn(ctx context.Context, now time.Time) error {
 		out := s.copied
 		s.copied = nil
 		n.closes -= int64(len(out))
-		return n.ledger.takeOut(ctx, n.key, out, 0)
+		return n.ledger.takeOut(ctx, n.key, takingOutWhole(out), len(out), 0)
 	}
 	if s.copying != nil || len(s.list) < archiveAt {
 		return nil
@@ -166,14 +167,14 @@ func (l *Ledger) archive(ctx context.Context, r *reader, now time.Time, limit in
 	if err := l.copyToHistory(ctx, old); err != nil {
 		return 0, err
 	}
-	return len(old), l.takeOut(ctx, r.key, old, int64(len(i.closed))-i.closes)
+	return len(old), l.takeOut(ctx, r.key, takingOut(old), len(old), int64(len(i.closed))-i.closes)
 }
 
 // takeOut removes closes that the history has from the record, and corrects how many
-// there are. One that has changed since has another stamp and stays.
-func (l *Ledger) takeOut(ctx context.Context, key holdfast.Subject, list []*entry, correction int64) error {
-	pull, counters := takingOut(list)
-	counters[0].Value = correction - int64(len(list))
+// there are.
+func (l *Ledger) takeOut(ctx context.Context, key holdfast.Subject, pull bson.E, count int, correction int64) error {
+	counters := fewer(count)
+	counters[0].Value = correction - int64(count)
 	_, err := l.subjects.UpdateOne(ctx, bson.D{{Key: "_id", Value: key.String()}}, bson.D{pull, {Key: "$inc", Value: counters}})
 	if err != nil {
 		return unavailable(err)
@@ -181,15 +182,48 @@ func (l *Ledger) takeOut(ctx context.Context, key holdfast.Subject, list []*entr
 	return nil
 }
 
-// takingOut is the part of a write that takes closes out of a record. The generation
-// tells who is about to bring a close back that what he read may be old.
-func takingOut(list []*entry) (pull bson.E, counters bson.D) {
+// fewer counts closes that leave a record. The generation tells who is about to bring
+// a close back that what he read may be old.
+func fewer(count int) bson.D {
+	return bson.D{{Key: fieldCloses, Value: -int64(count)}, {Key: fieldGeneration, Value: int64(1)}}
+}
+
+// takingOut is the part of a write that takes closes out of a record. One that has
+// changed since has another stamp and stays.
+func takingOut(list []*entry) bson.E {
 	stamps := make(bson.A, 0, len(list))
 	for _, e := range list {
 		stamps = append(stamps, e.stamp)
 	}
-	return bson.E{Key: "$pull", Value: pulled(fieldClosed, stamps)},
-		bson.D{{Key: fieldCloses, Value: -int64(len(list))}, {Key: fieldGeneration, Value: int64(1)}}
+	return bson.E{Key: "$pull", Value: pulled(fieldClosed, stamps)}
+}
+
+// takingOutWhole is takingOut for all the closes that some writes of this lane made.
+// Those of one write share the beginning of their stamps, see plan.shutStamp; to look
+// for it is less work for the server than to look for each of many.
+func takingOutWhole(list []*entry) bson.E {
+	var some []*entry
+	var any bson.A
+	for len(list) > 0 {
+		shared, _, _ := strings.Cut(list[0].stamp, ".")
+		n := 1
+		for n < len(list) && strings.HasPrefix(list[n].stamp, shared+".") {
+			n++
+		}
+		if n == 1 {
+			some = append(some, list[0])
+		} else {
+			any = append(any, bson.D{{Key: "k", Value: bson.D{{Key: "$gte", Value: shared + "."}, {Key: "$lt", Value: shared + "/"}}}})
+		}
+		list = list[n:]
+	}
+	if len(any) == 0 {
+		return takingOut(some)
+	}
+	for _, e := range some {
+		any = append(any, bson.D{{Key: "k", Value: e.stamp}})
+	}
+	return bson.E{Key: "$pull", Value: bson.D{{Key: fieldClosed, Value: bson.D{{Key: "$or", Value: any}}}}}
 }
 
 // oldest picks what goes to the history: all when they are many, else what is old by
