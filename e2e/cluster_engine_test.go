@@ -164,6 +164,7 @@ func (k *engineKills) round(round int) {
 		})
 	}
 	t.Logf("round %d: %s was away for %.1f s, and the servers were ready %.1f s later", round, kind, away.Seconds(), time.Since(began).Seconds()-away.Seconds())
+	time.Sleep(400 * time.Millisecond) // two sweeps: they come before the holder
 	k.goesOn(round, held.ID)
 	answered, _ := k.load.counts()
 	eventually(t, 30*time.Second, "launches are answered again", func() bool { n, _ := k.load.counts(); return n > answered+10 })
