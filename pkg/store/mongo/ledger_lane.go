@@ -58,8 +58,9 @@ type lane struct {
 	// known has the open entries that this process granted or changed last, as it left
 	// them. A change of one of these needs no reading first.
 	known map[holdfast.AllocationID]*entry
-	// granting has what was granted here lately and is not vouched for.
-	granting []*entry
+	// granting has what was granted here lately and ripening what was before that and is
+	// vouched for next.
+	granting, ripening []*entry
 	// seen has the undecided entries of others, by stamp, and when they were first
 	// seen: one that stays is not in flight.
 	seen map[string]time.Time

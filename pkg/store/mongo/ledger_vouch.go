@@ -26,11 +26,18 @@ func (n *lane) grants(e *entry) {
 		return
 	}
 	n.granting = append(n.granting, e)
+	n.arm()
+}
+
+// arm sees that the lane vouches in a while. What is granted in one half of
+// Options.VouchAfter is vouched for at the end of the next one, if it is still there: so a
+// busy subject does not write over what is closed a moment later.
+func (n *lane) arm() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.armed {
 		n.armed = true
-		time.AfterFunc(n.ledger.options.VouchAfter, n.vouchSoon)
+		time.AfterFunc(n.ledger.options.VouchAfter/2, n.vouchSoon)
 	}
 }
 
@@ -51,19 +58,22 @@ func (n *lane) vouchSoon() {
 	}
 }
 
-// vouch writes the entries that were granted here and that nobody has touched since.
+// vouch writes the entries that have waited for it and that nobody has touched since.
 func (n *lane) vouch() {
 	ctx, cancel := n.context(context.Background())
 	defer cancel()
 	var list []replacement
-	for _, e := range n.granting {
+	for _, e := range n.ripening {
 		if n.known[e.ID] == e {
 			after := *e
 			after.stamp = n.ledger.stamp()
 			list = append(list, replacement{e, &after})
 		}
 	}
-	n.granting = nil
+	n.ripening, n.granting = n.granting, nil
+	if len(n.ripening) > 0 {
+		n.arm()
+	}
 	for some := range slices.Chunk(list, mostTogether) {
 		n.vouchFor(ctx, some)
 	}
@@ -104,8 +114,7 @@ func (l *Ledger) vouchAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, n := range l.lanes {
-		if len(n.granting) > 0 {
-			n.vouch()
-		}
+		n.vouch()
+		n.vouch()
 	}
 }
