@@ -283,14 +283,23 @@ func (s *Tokens) touch(ctx context.Context, token Token, now time.Time) {
 	}
 }
 
+// CheckBearer refuses a text that cannot be a token, as a *holdfast.InvalidError without
+// a field that does not hold the text.
+func CheckBearer(bearer string) error {
+	// What no header can carry would open nothing: nobody could use the deployment.
+	carried := !strings.ContainsFunc(bearer, func(r rune) bool { return r <= ' ' || r > '~' })
+	if !carried || !strings.HasPrefix(bearer, prefix) || len(bearer) < len(prefix)+32 || len(bearer) > 200 {
+		return &holdfast.InvalidError{Problem: "it is not a token", Allowed: "hf_ and at least 32 letters and digits"}
+	}
+	return nil
+}
+
 // EnsureOperator makes the bearer text the operator's token: the one that was there
 // before opens nothing any more. The same text again changes nothing. It must be
 // as [NewBearer] makes it.
 func (s *Tokens) EnsureOperator(ctx context.Context, bearer string) error {
-	// What no header can carry would open nothing: nobody could use the deployment.
-	carried := !strings.ContainsFunc(bearer, func(r rune) bool { return r <= ' ' || r > '~' })
-	if !carried || !strings.HasPrefix(bearer, prefix) || len(bearer) < len(prefix)+32 || len(bearer) > 200 {
-		return &holdfast.InvalidError{Field: "operator token", Problem: "it is not a token", Allowed: "hf_ and at least 32 letters and digits"}
+	if err := CheckBearer(bearer); err != nil {
+		return holdfast.InField("operator token", err)
 	}
 	token := Token{ID: operatorID, Name: "operator", Operator: true, Hash: hashOf(bearer), CreatedAt: s.clock.Now()}
 	_, err := s.table.Insert(ctx, token)

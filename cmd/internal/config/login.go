@@ -23,7 +23,7 @@ func loginSettings() []Setting {
 			text("oidc-issuer", "address of the OpenID Connect provider that lets people in with a browser; without one there are tokens only", func(o *Options) *string { return &o.Login.Issuer }).of(Dev, Server),
 			text("oidc-client-id", "this deployment's client id at the provider", func(o *Options) *string { return &o.Login.ClientID }).of(Dev, Server),
 		},
-		secret("oidc-client-secret", "this deployment's secret at the provider; without one it is a public client", func(o *Options) *string { return &o.Login.ClientSecret }, Dev, Server),
+		secret("oidc-client-secret", "this deployment's secret at the provider; without one it is a public client", func(o *Options) *string { return &o.Login.ClientSecret }, anyText, Dev, Server),
 		[]Setting{
 			Setting{Key: "oidc-scopes", Meaning: "what the provider is asked for beside openid, separated by blanks or commas (default: profile, email, groups)", set: func(o *Options, text string) error {
 				o.Login.Scopes = strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })

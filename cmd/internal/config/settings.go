@@ -111,11 +111,11 @@ func placeSettings() []Setting {
 // clusterSettings say how the processes of many machines reach what they share.
 func clusterSettings() []Setting {
 	return slices.Concat(
-		secret("mongo-uri", "address of the MongoDB that all servers share, required", func(o *Options) *string { return &o.MongoURI }, Server),
+		secret("mongo-uri", "address of the MongoDB that all servers share, required", func(o *Options) *string { return &o.MongoURI }, checkMongoURI, Server),
 		[]Setting{
 			text("mongo-database", "name of the database", func(o *Options) *string { return &o.MongoDatabase }).of(Server),
 		},
-		secret("nats-url", "address of the NATS that servers and runners share, or several separated by commas, required", func(o *Options) *string { return &o.NATSURL }, Server, Runner),
+		secret("nats-url", "address of the NATS that servers and runners share, or several separated by commas, required", func(o *Options) *string { return &o.NATSURL }, checkNATSURL, Server, Runner),
 		[]Setting{
 			text("nats-creds", "file with a NATS user's credentials", func(o *Options) *string { return &o.NATSCreds }).of(Server, Runner),
 			text("nats-nkey", "file with a NATS user's nkey seed", func(o *Options) *string { return &o.NATSNKey }).of(Server, Runner),
@@ -126,9 +126,9 @@ func clusterSettings() []Setting {
 			whole("nats-max-ack-pending", "runs in the hands of all runners of a pool together, where the pool has no ceiling of its own", 100_000, func(o *Options) *int { return &o.NATSMaxAckPending }).of(Server),
 			whole("log-mib", "mebibytes of the newest output of runs that NATS keeps, for seven days", 1<<20, func(o *Options) *int { return &o.LogMiB }).of(Server),
 		},
-		secret("operator-token", "the operator's token; without one the database's stays as it is", func(o *Options) *string { return &o.OperatorToken }, Server),
-		secret("metrics-token", "token that opens /metrics to other machines; without one it is for this machine alone", func(o *Options) *string { return &o.MetricsToken }, Server),
-		secret("secrets-key", "key or keys that seal the secrets of teams, the same for all servers; the first one seals; without one secrets are off, and dev makes a file with one in its folder", func(o *Options) *string { return &o.SecretsKey }, Dev, Server),
+		secret("operator-token", "the operator's token; without one the database's stays as it is", func(o *Options) *string { return &o.OperatorToken }, checkOperatorToken, Server),
+		secret("metrics-token", "token that opens /metrics to other machines; without one it is for this machine alone", func(o *Options) *string { return &o.MetricsToken }, anyText, Server),
+		secret("secrets-key", "key or keys that seal the secrets of teams, the same for all servers; the first one seals; without one secrets are off, and dev makes a file with one in its folder", func(o *Options) *string { return &o.SecretsKey }, checkSecretsKey, Dev, Server),
 	)
 }
 
@@ -191,11 +191,12 @@ func whole(key, meaning string, most int, field func(*Options) *int) Setting {
 // maxSecret bounds the file of a secret.
 const maxSecret = 64 << 10
 
-// secret is a setting that is never printed, and its twin that names a file.
-func secret(key, meaning string, field func(*Options) *string, p ...Process) []Setting {
+// secret is a setting that is never printed, and its twin that names a file. check says
+// whether a text can be one.
+func secret(key, meaning string, field func(*Options) *string, check func(text string) error, p ...Process) []Setting {
 	given := Setting{Key: key, Meaning: meaning, For: p, Secret: true, set: func(o *Options, text string) error {
 		*field(o) = strings.TrimSpace(text)
-		return nil
+		return check(*field(o))
 	}}
 	file := Setting{Key: key + "-file", Meaning: "file that holds " + key, For: p, set: func(o *Options, path string) error {
 		if *field(o) != "" {
@@ -209,7 +210,7 @@ func secret(key, meaning string, field func(*Options) *string, p ...Process) []S
 			return &holdfast.InvalidError{Problem: quoted(path) + " is empty or too long", Allowed: "a file with one line"}
 		}
 		*field(o) = strings.TrimSpace(string(text))
-		return nil
+		return check(*field(o))
 	}}
 	return []Setting{given, file}
 }
