@@ -45,3 +45,39 @@ func TakeBack(ctx context.Context, s *Store, id holdfast.AllocationID) error {
 	_, err = n.remove(ctx, []*entry{i.has(id)})
 	return err
 }
+
+// AdmitTogether asks in one write, each in a call of its own that has waited for what
+// stands under its id as long as any ask does.
+func AdmitTogether(ctx context.Context, s *Store, now time.Time, asks ...capacityledger.Ask) ([]capacityledger.Admission, error) {
+	first, err := asks[0].Checked()
+	if err != nil {
+		return nil, err
+	}
+	key := first.Subject()
+	n := &lane{ledger: s.ledger, key: key, reader: newReader(key), known: map[holdfast.AllocationID]*entry{}, seen: map[string]time.Time{}, lost: map[string]bool{}}
+	i, err := s.ledger.read(ctx, n.reader, bson.D{{Key: fieldClosed, Value: 0}})
+	if err != nil {
+		return nil, err
+	}
+	var jobs []*askJob
+	for _, a := range asks {
+		job := &askJob{waiter: newWaiter(ctx), now: now, judge: capacityledger.Judge, last: true, stayed: []string{""}, answers: make([]answer, 1)}
+		if a, err = a.Checked(); err != nil {
+			return nil, err
+		}
+		if e := i.has(a.ID); e != nil {
+			job.stayed[0] = e.stamp
+		}
+		job.asks = []capacityledger.Ask{a}
+		jobs = append(jobs, job)
+	}
+	n.admit(ctx, jobs)
+	var out []capacityledger.Admission
+	for _, job := range jobs {
+		if err := job.wait(ctx); err != nil {
+			return nil, err
+		}
+		out = append(out, job.answers[0].Admission)
+	}
+	return out, nil
+}

@@ -375,10 +375,11 @@ func shortenedAll(ids []holdfast.AllocationID, key holdfast.Subject) []string {
 	return out
 }
 
-// among keeps of an array the elements whose field has one of the values.
+// among keeps of an array the elements whose field has one of the values. The values are
+// texts also where one looks like the path of a field.
 func among[T any](array, field string, values []T) bson.D {
 	return bson.D{{Key: "$filter", Value: bson.D{
 		{Key: "input", Value: "$" + array}, {Key: "as", Value: "e"},
-		{Key: "cond", Value: bson.D{{Key: "$in", Value: bson.A{"$$e." + field, values}}}},
+		{Key: "cond", Value: bson.D{{Key: "$in", Value: bson.A{"$$e." + field, bson.D{{Key: "$literal", Value: values}}}}}},
 	}}}
 }

@@ -231,7 +231,8 @@ type bench struct {
 	// same without the undecided entries of others.
 	state, sure tally
 	doubt       doubt
-	open        int // entries that count
+	terms       string // of the latest asks that were granted
+	open        int    // entries that count
 	granted     map[holdfast.AllocationID]*try
 	older       map[holdfast.AllocationID]*entry // the first entry of an id that is asked
 	closed      map[holdfast.AllocationID]*entry // and its close
@@ -295,7 +296,7 @@ func (n *lane) doubt(b *bench, i *image, older []*entry, job *askJob) {
 
 // newBench tells the entries of the batch from those before it.
 func newBench(i *image, tries []*try) (*bench, []*entry) {
-	b := &bench{state: i.clone(), granted: map[holdfast.AllocationID]*try{}, older: map[holdfast.AllocationID]*entry{}}
+	b := &bench{state: i.clone(), terms: i.terms, granted: map[holdfast.AllocationID]*try{}, older: map[holdfast.AllocationID]*entry{}}
 	byStamp := make(map[string]*try, len(tries))
 	asked := make(map[holdfast.AllocationID]bool, len(tries))
 	for _, t := range tries {

@@ -39,6 +39,10 @@ type doubt struct {
 	refused []*entry // were refused for certain
 	flying  []*entry // count, and their asker may still take them back
 	counted int      // how many undecided ones count, those in flight among them
+	// passing is how many entries of others there was nothing to judge about, and which
+	// nobody has touched since. Everybody counts them; that they stay does not follow: one
+	// may be a replay, or from a process that has not marked the subject as shaken yet.
+	passing int
 	// excess is what of the counted ones cannot have been granted, by the terms that
 	// they were judged by; it holds for an ask under the same terms.
 	excess map[string][]share
@@ -80,6 +84,9 @@ func (n *lane) doubts(i *image, older []*entry, job *askJob) doubt {
 	for _, e := range older {
 		if e.decided() || n.granted(e) {
 			certain.add(e.Holder, e.Outstanding().Int())
+			if !e.touched() && !n.granted(e) {
+				d.passing++
+			}
 			continue
 		}
 		if e.AcquiredAt.Before(d.calm) {
@@ -195,10 +202,10 @@ func kind(e *entry) string {
 	return ""
 }
 
-// terms names the terms that a try was asked on.
-func (t *try) terms() string {
+// terms names the terms that an entry was asked on, while nobody has touched it.
+func (e *entry) terms() string {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(termsKey(t.Cap, t.reserved)))
+	_, _ = h.Write([]byte(termsKey(e.Cap, e.reserved)))
 	return strconv.FormatUint(h.Sum64(), 36)
 }
 

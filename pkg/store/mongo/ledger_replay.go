@@ -34,9 +34,9 @@ func (t *try) again(atOnce bool) {
 // It fits as it was asked, beside all that counts now. Then it may be granted, whether
 // or not it was.
 //
-// It does not fit as it was asked, though everything else is decided and nothing shook
-// the subject. Then it was not granted so: whatever was granted later was granted
-// beside it. It may be granted the part that fits.
+// It does not fit as it was asked, though everything else is decided, for good and not in
+// this very write, and nothing shook the subject. Then it was not granted so: whatever
+// was granted later was granted beside it. It may be granted the part that fits.
 //
 // Everything else stays undecided, until its run renews it or its time is over: also
 // what was asked before the subject was shaken, because nothing can be said of what
@@ -58,9 +58,9 @@ func (n *lane) replay(ctx context.Context, b *bench, t *try, e *entry) error {
 	}
 	switch fits := b.fits(e); {
 	case fits == e.Amount.Int():
-		return n.adopt(ctx, t, e, e.Amount)
-	case fits > 0 && b.doubt.counted == 1 && !e.AcquiredAt.Before(b.doubt.calm):
-		return n.adopt(ctx, t, e, holdfast.AmountOf(e.Amount.Unit(), fits))
+		return n.adopt(ctx, b, t, e, e.Amount)
+	case fits > 0 && b.doubt.counted == 1 && b.doubt.passing == 0 && len(b.granted) == 0 && !e.AcquiredAt.Before(b.doubt.calm):
+		return n.adopt(ctx, b, t, e, holdfast.AmountOf(e.Amount.Unit(), fits))
 	}
 	return nil
 }
@@ -84,8 +84,16 @@ func (b *bench) fits(e *entry) int64 {
 var errUndecided = errors.New("the same ask is being decided elsewhere")
 
 // adopt answers a try from an entry that its asker has left undecided, and marks the
-// entry as granted; unless somebody was faster.
-func (n *lane) adopt(ctx context.Context, t *try, e *entry, amount holdfast.Amount) error {
+// entry as granted; unless somebody was faster. Where its asker would have marked the
+// subject as shaken before it told anybody, and may have died in between, that is done
+// first.
+func (n *lane) adopt(ctx context.Context, b *bench, t *try, e *entry, amount holdfast.Amount) error {
+	if e.unjudged || e.terms() != b.terms {
+		shaken := bson.D{{Key: "$max", Value: bson.D{{Key: fieldShaken, Value: t.job.now}}}}
+		if _, err := n.update(ctx, bson.D{{Key: "_id", Value: n.key.String()}}, shaken); err != nil {
+			return err
+		}
+	}
 	marked := *e
 	marked.Amount, marked.stamp = amount, n.ledger.stamp()
 	ok, err := n.replace(ctx, t.job.now, []replacement{{e, &marked}}, nil)
