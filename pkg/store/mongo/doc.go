@@ -17,7 +17,7 @@
 //     order of the entries is therefore the order of the asks. Each try has a stamp of its
 //     own, so nothing that is written about one try touches another try of the same id.
 //  2. Judge. What the write returned contains everything that was asked before. An ask
-//     that fits beside all of it is granted, and nothing more is written: one round trip.
+//     that fits beside all of it is granted, and its caller is answered: one round trip.
 //     Because every ask counts from the moment it is pushed until it is taken back, and
 //     whoever comes later counts it, never too much is granted.
 //  3. Take back or lower. What was refused is pulled and subtracted in one write that
