@@ -51,9 +51,13 @@ func (w *watcher) ledger() capacityledger.Events {
 		Denied:   counted.Denied,
 		Closed:   func(a capacityledger.Allocation) { counted.Closed(a); w.changed(a.Subject) },
 		Failed: func(operation string, err error) {
+			if errors.Is(err, context.Canceled) { // as an exec's last renewal, when its command ends: it says nothing of the ledger
+				w.log.Debug("nobody waited any more for the ledger to "+operation, "error", err)
+				return
+			}
 			counted.Failed(operation, err)
 			w.log.Warn("the ledger could not "+operation, "error", err)
-			if errors.Is(err, capacityledger.ErrUnavailable) && !errors.Is(err, context.Canceled) {
+			if errors.Is(err, capacityledger.ErrUnavailable) {
 				w.outage()
 			}
 		},
