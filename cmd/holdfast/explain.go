@@ -15,7 +15,7 @@ import (
 func newRunsExplain(c *cli) *cobra.Command {
 	return oneRun(c, &cobra.Command{
 		Use: "explain RUN", Short: "Say how a run came to stand as it does",
-		Long:    "Explain tells a run's story: what the gate judged and by which numbers, what the run\nholds now, and how it stands.",
+		Long:    "Explain tells a run's story: how its earlier attempts ended, what the gate judged last and\nby which numbers, what the run holds now, and how it stands.",
 		Example: "  holdfast runs explain 01JDXV6J9QK4W9T6Z3N8M5R2PA",
 	}, func(ctx context.Context, server *client.Client, id string) error {
 		story, err := server.Explain(ctx, id)

@@ -64,7 +64,7 @@ func (s *Service) tellRunner(ctx context.Context, id holdfast.RunID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
 	if err := s.Queue.Cancel(ctx, id); err != nil {
-		s.log.WarnContext(ctx, "could not tell the runner; its next claim will", "run", id, "error", err)
+		s.log.WarnContext(ctx, "could not tell the runner; its next claim or heartbeat will", "run", id, "error", err)
 	}
 }
 

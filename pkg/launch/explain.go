@@ -83,7 +83,16 @@ func judgement(d decisions.Decision) []string {
 	if !d.Identity.IsZero() {
 		who = d.Identity.String()
 	}
-	lines := []string{fmt.Sprintf("%s: %s asked to launch %s in team %s.", stamp(d.At), d.Caller, who, d.Team)}
+	asked, again := "launch", true
+	switch Surface(d.Surface) {
+	case SurfaceResume, SurfaceRetry:
+		asked = "resume"
+	case SurfaceDLQReplay:
+		asked = "replay"
+	default:
+		again = false
+	}
+	lines := []string{fmt.Sprintf("%s: %s asked to %s %s in team %s.", stamp(d.At), d.Caller, asked, who, d.Team)}
 	if d.Count > 1 {
 		lines = append(lines, fmt.Sprintf("The same refusal came %d times until %s.", d.Count, stamp(d.LastAt)))
 	}
@@ -91,6 +100,8 @@ func judgement(d decisions.Decision) []string {
 		lines = append(lines, fmt.Sprintf("Then %s on %s.", held, d.Subject))
 	}
 	switch {
+	case d.Admitted && again:
+		return append(lines, fmt.Sprintf("It was admitted again, with %s to spend.", d.Budget.Dollars()))
 	case d.Admitted:
 		return append(lines, fmt.Sprintf("It was admitted as run %s with a budget of %s.", d.Run, d.Budget.Dollars()))
 	case d.Subject.IsZero():
@@ -129,6 +140,9 @@ func life(run runs.Run) []string {
 		if !at.IsZero() {
 			lines = append(lines, stamp(at)+": "+fmt.Sprintf(format, args...)+".")
 		}
+	}
+	if run.Asked > 0 {
+		lines = append(lines, fmt.Sprintf("Its caller had asked for a budget of %s, and %s.", run.Asked.Dollars(), cutWords(run.CutBy)))
 	}
 	if run.Unheld != "" {
 		tell(run.CreatedAt, "it was admitted without an allocation (%s); a sweep records what it uses", run.Unheld)

@@ -60,3 +60,14 @@ func (c candidate) cutOf(asked *holdfast.MicroUSD, budget holdfast.MicroUSD) (ho
 	}
 	return *asked, runs.CutLimits
 }
+
+// cutWords says in words why a budget is smaller than what was asked.
+func cutWords(by runs.Cut) string {
+	switch by {
+	case runs.CutBot:
+		return "its bot's own is smaller"
+	case runs.CutCapacity:
+		return "no more was free"
+	}
+	return "max_run_usd of the limits setting is smaller"
+}

@@ -48,7 +48,7 @@ func TestAnExplanationTellsEveryAttemptInALineAndTheNewestInFull(t *testing.T) {
 		t.Error(diff)
 	}
 	rest := strings.Join(story.Summary[2:], "\n")
-	if !strings.Contains(rest, "asked to launch") || !strings.Contains(rest, "attempt 3 began") || strings.Contains(rest, "ttempt 1") {
+	if !strings.Contains(rest, "asked to resume") || !strings.Contains(rest, "admitted again, with $2.75 to spend") || !strings.Contains(rest, "attempt 3 began") || strings.Contains(rest, "ttempt 1") {
 		t.Errorf("the newest attempt is told as\n%s", rest)
 	}
 }
@@ -70,12 +70,13 @@ func TestARunSaysWhyItsBudgetIsSmallerThanWhatWasAsked(t *testing.T) {
 		cap    float64
 		budget float64
 		by     runs.Cut
+		told   string
 	}{
-		"it is not":         {2, platformcfg.LimitsSetting{}, 100, 2, runs.CutNone},
-		"the bot's ceiling": {9, platformcfg.LimitsSetting{}, 100, 3, runs.CutBot},
-		"the platform's":    {9, platformcfg.LimitsSetting{MaxRunUSD: ptr(usd(1))}, 100, 1, runs.CutLimits},
-		"what is free":      {2, platformcfg.LimitsSetting{}, 1.5, 1.5, runs.CutCapacity},
-		"less than all":     {9, platformcfg.LimitsSetting{}, 1.5, 1.5, runs.CutCapacity},
+		"it is not":         {2, platformcfg.LimitsSetting{}, 100, 2, runs.CutNone, ""},
+		"the bot's ceiling": {9, platformcfg.LimitsSetting{}, 100, 3, runs.CutBot, "asked for a budget of $9.00, and its bot's own is smaller"},
+		"the platform's":    {9, platformcfg.LimitsSetting{MaxRunUSD: ptr(usd(1))}, 100, 1, runs.CutLimits, "asked for a budget of $9.00, and max_run_usd of the limits setting is smaller"},
+		"what is free":      {2, platformcfg.LimitsSetting{}, 1.5, 1.5, runs.CutCapacity, "asked for a budget of $2.00, and no more was free"},
+		"less than all":     {9, platformcfg.LimitsSetting{}, 1.5, 1.5, runs.CutCapacity, "asked for a budget of $9.00, and no more was free"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -89,6 +90,10 @@ func TestARunSaysWhyItsBudgetIsSmallerThanWhatWasAsked(t *testing.T) {
 			}
 			if run.Budget != usd(row.budget) || run.Asked != asked || run.CutBy != row.by {
 				t.Errorf("a budget of %s, asked %s, cut by %q", run.Budget.Dollars(), run.Asked.Dollars(), run.CutBy)
+			}
+			story := strings.Join(must(w.Explain(w.ctx, viewer, string(run.ID)))(t).Summary, "\n")
+			if !strings.Contains(story, row.told) || row.told == "" && strings.Contains(story, "asked for a budget") {
+				t.Errorf("the story lacks %q:\n%s", row.told, story)
 			}
 		})
 	}
