@@ -156,7 +156,7 @@ func checkServer(ctx context.Context, client *driver.Client, hosts string, patie
 	}
 	admin := client.Database("admin")
 	if err := admin.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
-		return fmt.Errorf("no MongoDB answers at %s within %s (is the address right, does the server run, do user and password fit?): %w: %w", hosts, patience, capacityledger.ErrUnavailable, err)
+		return fmt.Errorf("no MongoDB answers at %s within %s (is the address right, does the server run, do user and password fit?): %w: %w", hosts, patience, capacityledger.ErrUnavailable, plain(err))
 	}
 	if hello.Wire >= oldestWire {
 		return nil
@@ -198,5 +198,5 @@ func unavailable(err error) error {
 	if errors.Is(err, capacityledger.ErrUnavailable) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", capacityledger.ErrUnavailable, err)
+	return fmt.Errorf("%w: %w", capacityledger.ErrUnavailable, plain(err))
 }

@@ -367,5 +367,5 @@ func recordsUnavailable(ctx context.Context, err error) error {
 	if ended := ctx.Err(); ended != nil {
 		return fmt.Errorf("wait for the record store: %w", ended)
 	}
-	return fmt.Errorf("%w: %w", records.ErrUnavailable, err)
+	return fmt.Errorf("%w: %w", records.ErrUnavailable, plain(err))
 }
