@@ -314,3 +314,12 @@ func (s *Tokens) EnsureOperator(ctx context.Context, bearer string) error {
 	})
 	return err
 }
+
+// HasOperator says whether there is an operator's token that opens something now.
+func (s *Tokens) HasOperator(ctx context.Context) (bool, error) {
+	token, err := s.table.Get(ctx, operatorID)
+	if errors.Is(err, records.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && token.Value.Valid(s.clock.Now()), err
+}

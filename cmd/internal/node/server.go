@@ -101,7 +101,14 @@ func (s *Server) openCore(ctx context.Context, w *watcher, stores Stores) error 
 			AllowedHosts: o.AllowedHosts, AnyHost: len(o.AllowedHosts) == 1 && o.AllowedHosts[0] == "*",
 		},
 	})
-	if err != nil || o.OperatorToken == "" {
+	if err != nil {
+		return err
+	}
+	if o.OperatorToken == "" {
+		has, err := s.core.tokens.HasOperator(ctx)
+		if err == nil && !has {
+			s.options.Log.Warn("no operator's token was given, and the database has none: set HOLDFAST_OPERATOR_TOKEN, or nobody can set the deployment up")
+		}
 		return err
 	}
 	if err := s.core.tokens.EnsureOperator(ctx, o.OperatorToken); err != nil {
