@@ -22,8 +22,9 @@ TERM it is not ready any more, answers what was asked, and exits with 0.
 
 Each setting below is also read from the environment (HOLDFAST_SWEEP_EVERY for
 --sweep-every) and from the file that --config names. Secrets are no flags: set
-HOLDFAST_MONGO_URI, HOLDFAST_NATS_URL, HOLDFAST_OPERATOR_TOKEN and HOLDFAST_METRICS_TOKEN,
-or name files that hold them.`
+HOLDFAST_MONGO_URI, HOLDFAST_NATS_URL (both required), HOLDFAST_OPERATOR_TOKEN,
+HOLDFAST_SECRETS_KEY, HOLDFAST_METRICS_TOKEN and HOLDFAST_OIDC_CLIENT_SECRET, or name
+files that hold them.`
 
 func newServer(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
