@@ -64,7 +64,7 @@ func (e *execution) work(ctx context.Context, run api.Run, signals <-chan os.Sig
 	if err := e.note(execStatus{Outcome: "running", Run: run.ID, BudgetUSD: run.BudgetUSD, Unheld: !admitted}); err != nil {
 		fmt.Fprintf(e.c.stderr, "holdfast: --status-file: %s\n", err)
 	}
-	if less := cut(run); less != "" {
+	if less := cut(run.AskedUSD, run.CutBy); less != "" {
 		fmt.Fprintf(e.c.stderr, "holdfast: run %s has a budget of %s%s\n", run.ID, run.BudgetUSD.Dollars(), less)
 	}
 	watcher, child, err := e.startWatched(run, report, func(child *runner.Child, spent holdfast.MicroUSD) {

@@ -73,24 +73,17 @@ did not finish.`,
 	return cmd
 }
 
-// lowered says that a budget is less than the caller asked for, and what to look at.
-func lowered(budget holdfast.MicroUSD, asked *holdfast.MicroUSD) string {
-	if asked == nil || budget >= *asked {
-		return ""
-	}
-	return fmt.Sprintf(" (asked %s; the bot's own budget, max_run_usd of the limits setting or what is free allows no more)", asked.Dollars())
-}
-
-// cut says that a run got a smaller budget than its caller asked for, and why.
-func cut(run api.Run) string {
+// cut says that a run gets a smaller budget than its caller asked for, and why; empty
+// where it does not.
+func cut(asked holdfast.MicroUSD, by string) string {
 	why := map[string]string{
 		string(runs.CutBot): "its bot's own budget is smaller", string(runs.CutLimits): "max_run_usd of the limits setting is smaller",
 		string(runs.CutCapacity): "no more was free",
-	}[run.CutBy]
-	if run.AskedUSD == 0 {
+	}[by]
+	if asked == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (asked %s; %s)", run.AskedUSD.Dollars(), why)
+	return fmt.Sprintf(" (asked %s; %s)", asked.Dollars(), why)
 }
 
 // writeFollow says how to follow a run that is not waited for.
@@ -102,7 +95,7 @@ func writeFollow(w io.Writer, run api.Run) error {
 // writeAdmitted says what was reserved for a run.
 func writeAdmitted(w io.Writer, run api.Run) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "run %s %s as %s, budget %s%s\n", run.ID, run.Status, run.Identity, run.BudgetUSD.Dollars(), cut(run))
+	fmt.Fprintf(&b, "run %s %s as %s, budget %s%s\n", run.ID, run.Status, run.Identity, run.BudgetUSD.Dollars(), cut(run.AskedUSD, run.CutBy))
 	for _, a := range run.Allocations {
 		fmt.Fprintf(&b, "  %s  %s\n", a.Subject, show(a.Amount))
 	}

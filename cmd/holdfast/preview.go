@@ -33,7 +33,7 @@ with its arithmetic. Exit code 3 says that the launch would be refused.`,
 			err = c.print(preview, func(w io.Writer) error {
 				switch {
 				case preview.Admitted && preview.Identity != nil && preview.BudgetUSD != nil:
-					_, err = fmt.Fprintf(w, "would be admitted as %s with a budget of %s%s\n", preview.Identity, preview.BudgetUSD.Dollars(), lowered(*preview.BudgetUSD, request.BudgetUSD))
+					_, err = fmt.Fprintf(w, "would be admitted as %s with a budget of %s%s\n", preview.Identity, preview.BudgetUSD.Dollars(), cut(preview.AskedUSD, preview.CutBy))
 				case preview.Admitted:
 					_, err = fmt.Fprintln(w, "would be admitted")
 				case preview.Refusal != nil:

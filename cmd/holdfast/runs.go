@@ -138,7 +138,7 @@ func writeRun(w io.Writer, run api.Run) error {
 	if run.ExitCode != nil {
 		line("exit code", fmt.Sprint(*run.ExitCode))
 	}
-	line("spent", run.SpentUSD.Dollars()+" of "+run.BudgetUSD.Dollars()+cut(run))
+	line("spent", run.SpentUSD.Dollars()+" of "+run.BudgetUSD.Dollars()+cut(run.AskedUSD, run.CutBy))
 	line("repo", run.Repo)
 	line("pool", run.Pool)
 	line("caller", run.Caller)

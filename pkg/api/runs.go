@@ -143,6 +143,8 @@ type Check struct {
 type Preview struct {
 	Admitted  bool               `json:"admitted"`
 	BudgetUSD *holdfast.MicroUSD `json:"budget_usd,omitempty" doc:"what the run would be held to; absent when refused"`
+	AskedUSD  holdfast.MicroUSD  `json:"asked_usd,omitempty" doc:"what was asked for, where the run would get less"`
+	CutBy     string             `json:"cut_by,omitempty" doc:"why it would get less: bot, limits (max_run_usd) or capacity"`
 	Identity  *Identity          `json:"identity,omitempty" doc:"absent when the bot was not resolved"`
 	Checks    []Check            `json:"checks" nullable:"false"`
 	Walk      []WalkStep         `json:"walk" nullable:"false" doc:"the credentials that would be tried; empty for a bot that needs no provider"`

@@ -83,7 +83,11 @@ func TestARunSaysWhyItsBudgetIsSmallerThanWhatWasAsked(t *testing.T) {
 			w.team("acme", teams.Limits{MonthlyUSD: usdLimit(row.cap)})
 			w.limits(row.limits)
 			r := launch.Request{Team: "acme", Bot: "feature-dev", BudgetUSD: ptr(usd(row.asked))}
+			preview := must(w.Preview(w.ctx, member, r))(t)
 			run := w.admitted(r)
+			if preview.Budget != run.Budget || preview.Asked != run.Asked || preview.CutBy != run.CutBy {
+				t.Errorf("the preview says %+v, the run got %s of %s, cut by %q", preview, run.Budget.Dollars(), run.Asked.Dollars(), run.CutBy)
+			}
 			asked := holdfast.MicroUSD(0)
 			if row.by != runs.CutNone {
 				asked = usd(row.asked)

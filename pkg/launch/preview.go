@@ -28,6 +28,7 @@ func (s *Service) Preview(ctx context.Context, who auth.Principal, r Request) (P
 	p := Preview{Admitted: !denial.Denied(), Identity: found.identity, Checks: a.checks, Denial: denial}
 	if p.Admitted {
 		p.Budget = a.budget
+		p.Asked, p.CutBy = found.cutOf(r.BudgetUSD, a.budget)
 	}
 	return p, nil
 }

@@ -12,6 +12,8 @@ import (
 type Preview struct {
 	Admitted bool
 	Budget   holdfast.MicroUSD // what the run would be held to; zero when refused
+	Asked    holdfast.MicroUSD // what was asked, where the run would get less; else zero
+	CutBy    runs.Cut          // why it would get less
 	Identity holdfast.Identity // nobody when the bot was not resolved
 	Checks   []decisions.Check // that were made, in their order
 	Denial   holdfast.Denial   // what a launch would be refused with

@@ -46,7 +46,7 @@ func previewOnWire(p launch.Preview) api.Preview {
 	out := api.Preview{Admitted: p.Admitted, Checks: checksOnWire(p.Checks), Walk: []api.WalkStep{}}
 	if p.Admitted {
 		budget := p.Budget
-		out.BudgetUSD = &budget
+		out.BudgetUSD, out.AskedUSD, out.CutBy = &budget, p.Asked, string(p.CutBy)
 	}
 	if p.Identity != (holdfast.Identity{}) {
 		identity := api.IdentityOf(p.Identity)
