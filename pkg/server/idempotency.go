@@ -39,8 +39,9 @@ type remembered struct {
 	Done   bool   `json:"done"`
 	Status int    `json:"status,omitempty"` // of an acceptance
 	Body   []byte `json:"body,omitempty"`
-	// Run is the id that a launch under this key was given, Before that of a call under
-	// it whose process died: its document, if it came so far, is the answer.
+	// Run is the id that a launch under this key was given. Before is that of an earlier
+	// call under it that came as far as its document, which is the answer, and then died or
+	// could not tell.
 	Run    holdfast.RunID `json:"run,omitempty"`
 	Before holdfast.RunID `json:"before,omitempty"`
 	// Team is what the acceptance is about, where the path does not name it: who left the
@@ -53,6 +54,7 @@ type remembered struct {
 type keyring struct {
 	table *records.Table[remembered]
 	clock clock.Clock
+	made  func(context.Context, holdfast.RunID) (bool, error) // whether a launch came as far as its document
 
 	mu     sync.Mutex
 	counts map[string]int64 // by token; forgotten with every housekeeping
@@ -158,6 +160,9 @@ func (k *keyring) claim(ctx context.Context, entry remembered) (records.Versione
 		if err != nil || decided {
 			return next, err
 		}
+		if next.Value.Before, err = k.earlier(ctx, known.Value); err != nil {
+			return none, err
+		}
 		held, err = k.table.Replace(ctx, next)
 		if !errors.Is(err, records.ErrRevision) && !errors.Is(err, records.ErrNotFound) {
 			return held, err
@@ -183,10 +188,24 @@ func (k *keyring) again(known records.Versioned[remembered], entry remembered) (
 		return known, true, nil
 	case !old.Done && age < abandoned:
 		return next, true, busy()
-	case !old.Done:
-		next.Value.Before = old.Run // its process died; what it took lapses, unless its document was written
 	}
 	return next, false, nil
+}
+
+// earlier is the launch that is the answer to a key under which a call died or could
+// not tell: that call's own, or the one that it had found; what neither wrote a document
+// for lapses. It is looked for before the key is claimed again, so that a store which
+// fails in between does not make the key forget it.
+func (k *keyring) earlier(ctx context.Context, old remembered) (holdfast.RunID, error) {
+	if old.Done {
+		return "", nil
+	}
+	for _, id := range []holdfast.RunID{old.Before, old.Run} {
+		if made, err := k.made(ctx, id); err != nil || made {
+			return id, err
+		}
+	}
+	return "", nil
 }
 
 func busy() error {

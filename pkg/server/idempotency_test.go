@@ -1,12 +1,15 @@
 package server_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-io/holdfast/pkg/api"
+	"github.com/holdfast-io/holdfast/pkg/records"
+	"github.com/holdfast-io/holdfast/pkg/records/recordstest"
 	"github.com/holdfast-io/holdfast/pkg/server"
 )
 
@@ -161,5 +164,44 @@ func TestOldKeysAreForgotten(t *testing.T) {
 	}
 	if again := w.call("acme/member", "POST", "/api/runs", probe, "Idempotency-Key", "young").want(202); again.body != first.body {
 		t.Error("a young key was forgotten")
+	}
+}
+
+// The store fails while the run of a call that died is looked for. The key does not
+// forget the run over it.
+func TestACallThatDiedIsNotForgottenWhenTheNextOnesFail(t *testing.T) {
+	for _, failing := range [][]bool{{true}, {false, true}, {true, true}, {false, true, true}, {false, true, false, true}} { // which readings of the run fail
+		w := build(t, nil)
+		gate, entered := make(chan struct{}), make(chan struct{})
+		w.queue.set(func(q *fakeQueue) { q.gate, q.entered = gate, entered })
+		answers := make(chan reply, 1)
+		go func() { answers <- w.call("acme/member", "POST", "/api/runs", probe, "Idempotency-Key", "k") }()
+		<-entered // the document is written, the answer is not: as if the process died here
+		w.clock.Advance(3 * time.Minute)
+		w.queue.set(func(q *fakeQueue) { q.gate, q.entered = nil, nil })
+		left := failing
+		w.faults.Before(func(_ context.Context, o recordstest.Operation) error {
+			if o.Collection != "runs" || o.Verb != "get" || len(left) == 0 {
+				return nil
+			}
+			fails := left[0]
+			if left = left[1:]; fails {
+				return records.ErrUnavailable
+			}
+			return nil
+		})
+		var second, first api.Run
+		again := w.call("acme/member", "POST", "/api/runs", probe, "Idempotency-Key", "k")
+		for tries := 0; again.status == 503 && tries < 9; tries++ {
+			again = w.call("acme/member", "POST", "/api/runs", probe, "Idempotency-Key", "k")
+		}
+		w.faults.Before(nil)
+		close(gate)
+		r := <-answers
+		r.want(202).into(&first)
+		again.want(202).into(&second)
+		if n := w.outstanding("team/acme/slots"); n != 1 || first.ID != second.ID || len(left) > 0 {
+			t.Errorf("readings failed %v: one key made the runs %s and %s and holds %d slots", failing, first.ID, second.ID, n)
+		}
 	}
 }

@@ -139,6 +139,10 @@ func New(ctx context.Context, deps Deps, options Options) (*Server, error) {
 		deps: deps, options: options, log: options.Log, clock: options.Clock,
 		mux: http.NewServeMux(), document: newDocument(options.Version), keys: keys,
 	}
+	keys.made = func(ctx context.Context, id holdfast.RunID) (bool, error) {
+		_, made, err := s.launchedBefore(ctx, id)
+		return made, err
+	}
 	s.runRoutes()
 	s.capacityRoutes()
 	s.teamRoutes()
