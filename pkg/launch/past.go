@@ -68,6 +68,9 @@ func cutWords(by runs.Cut) string {
 		return "its bot's own is smaller"
 	case runs.CutCapacity:
 		return "no more was free"
+	case runs.CutLimits:
+		return "max_run_usd of the limits setting is smaller"
+	case runs.CutNone:
 	}
-	return "max_run_usd of the limits setting is smaller"
+	return "it got less"
 }
