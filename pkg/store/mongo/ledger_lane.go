@@ -209,7 +209,7 @@ func (n *lane) work() {
 		callers = len(asks) + len(changes) + n.waiting()
 		n.do(context.Background(), asks, changes)
 		if n.due() {
-			n.vouch()
+			n.vouch(context.Background())
 		}
 	}
 }

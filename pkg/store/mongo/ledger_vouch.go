@@ -59,8 +59,8 @@ func (n *lane) vouchSoon() {
 }
 
 // vouch writes the entries that have waited for it and that nobody has touched since.
-func (n *lane) vouch() {
-	ctx, cancel := n.context(context.Background())
+func (n *lane) vouch(base context.Context) {
+	ctx, cancel := n.context(base)
 	defer cancel()
 	var list []replacement
 	for _, e := range n.ripening {
@@ -109,12 +109,15 @@ func (n *lane) vouchFor(ctx context.Context, list []replacement) {
 }
 
 // vouchAll is for a store that is closing: what it granted last is vouched for, so
-// that nothing stays undecided because of an orderly end.
+// that nothing stays undecided because of an orderly end. All lanes have the time of one
+// operation for it, so that a server that is away does not hold up the end.
 func (l *Ledger) vouchAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), l.options.Timeout)
+	defer cancel()
 	for _, n := range l.lanes {
-		n.vouch()
-		n.vouch()
+		n.vouch(ctx)
+		n.vouch(ctx)
 	}
 }
