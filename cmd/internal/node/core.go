@@ -175,7 +175,7 @@ func (c *core) keepAudit(ctx context.Context) error {
 			c.watcher.log.Warn("the audit trail could not be cut; the next pass tries again", "error", err)
 			return
 		}
-		c.watcher.log.Info("what was older than the audit trail is kept is deleted", "rows", deleted, "kept", c.auditFor)
+		c.watcher.log.Info("what was older than the audit trail is kept is deleted", "rows", deleted, "days", int(c.auditFor/(24*time.Hour)))
 	})
 }
 
