@@ -32,6 +32,8 @@ type replica struct {
 	Name    string    `json:"name"`
 	Version string    `json:"version"`
 	Seen    time.Time `json:"seen"`
+	// Agreed is how the server is set, where all must be set alike.
+	Agreed map[string]string `json:"agreed,omitempty"`
 }
 
 // replicaKept is how long the record of a server that is gone stays.
@@ -54,6 +56,8 @@ type health struct {
 	looked   time.Time
 	skew     time.Duration // as the queue was last seen
 	problems map[string]string
+	differ   []string // how others are set otherwise
+	compared time.Time
 }
 
 func newHealth(o Options, w *watcher) *health {
@@ -123,6 +127,7 @@ func (h *health) look(ctx context.Context) {
 		})
 	}
 	looking.Wait()
+	h.agree(ctx)
 	if h.clock.Now().Sub(began) > h.options.Settings.Lease/2 { // it sat an outage out
 		h.watcher.outage()
 	}
@@ -151,7 +156,7 @@ func (h *health) tell(found map[string]string) {
 
 // write shows that the record store takes writes.
 func (h *health) write(ctx context.Context) error {
-	mine := replica{Name: processName(h.options.Settings), Version: h.options.Version, Seen: h.clock.Now()}
+	mine := replica{Name: processName(h.options.Settings), Version: h.options.Version, Seen: h.clock.Now(), Agreed: agreed(h.options.Settings)}
 	_, err := h.replicas.Update(ctx, mine.Name, func(r *replica) error { *r = mine; return nil })
 	if errors.Is(err, records.ErrNotFound) {
 		_, err = h.replicas.Insert(ctx, mine)

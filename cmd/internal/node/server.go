@@ -97,7 +97,7 @@ func (s *Server) openCore(ctx context.Context, w *watcher, stores Stores) error 
 	s.core, err = newCore(ctx, s.options, w, base{
 		stores: stores, bus: s.bus, rates: rates,
 		serving: server.Options{
-			Ready: s.health.notReady, Logs: s.logs(), MetricsToken: o.MetricsToken,
+			Ready: s.health.notReady, Warnings: s.health.warned, Logs: s.logs(), MetricsToken: o.MetricsToken,
 			AllowedHosts: o.AllowedHosts, AnyHost: len(o.AllowedHosts) == 1 && o.AllowedHosts[0] == "*",
 		},
 	})
