@@ -40,8 +40,9 @@ type doubt struct {
 	flying  []*entry // count, and their asker may still take them back
 	counted int      // how many undecided ones count, those in flight among them
 	// passing is how many entries of others there was nothing to judge about, and which
-	// nobody has touched since. Everybody counts them; that they stay does not follow: one
-	// may be a replay, or from a process that has not marked the subject as shaken yet.
+	// nobody has touched since. Everybody counts them, but nothing follows from them for
+	// others: one may be a replay, which those of its own write were judged without, or
+	// from a process that has not marked the subject as shaken yet.
 	passing int
 	// excess is what of the counted ones cannot have been granted, by the terms that
 	// they were judged by; it holds for an ask under the same terms.
@@ -82,11 +83,12 @@ func (n *lane) doubts(i *image, older []*entry, job *askJob) doubt {
 	classes := map[string]*class{}
 	var order []string
 	for _, e := range older {
-		if e.decided() || n.granted(e) {
+		if e.touched() || n.granted(e) {
 			certain.add(e.Holder, e.Outstanding().Int())
-			if !e.touched() && !n.granted(e) {
-				d.passing++
-			}
+			continue
+		}
+		if e.decided() {
+			d.passing++
 			continue
 		}
 		if e.AcquiredAt.Before(d.calm) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/capacityledger"
 	"github.com/holdfast-io/holdfast/pkg/store/mongo"
 )
@@ -62,4 +63,28 @@ func TestAGrantIsNotMadeSmallerByWhatIsGrantedInTheSameWrite(t *testing.T) {
 		t.Errorf("it got %d, %v; nobody can tell", got.Allocation.Amount.Int(), got.Err)
 	}
 	three[1].gets(granted, 3)
+}
+
+// An ask that was recorded unjudged may be a replay that goes again, and what travelled
+// in its write was judged without it. So nothing behind it was refused because of it.
+func TestAnAskInFlightIsNotLeftOutBecauseOfOneThatNobodyJudged(t *testing.T) {
+	t.Parallel() // it waits more than it works
+	for name, limit := range map[string]holdfast.Limit{"unjudged": ask(2, dollars, review, 12, 3).Terms.Cap, "without a cap": holdfast.NoLimit} {
+		t.Run(name, func(t *testing.T) {
+			both := processes(t, 2)
+			mine, other := both[0], both[1]
+			first, second := ask(1, dollars, feature, 12, 4), ask(2, dollars, review, 12, 3)
+			for _, a := range []capacityledger.Ask{first, second} {
+				other.gets(a, a.Requested.Int())
+				other.confirm(a)
+			}
+			again := second
+			again.Unjudged, again.Terms.Cap = !limit.None(), limit
+			other.inFlight(again)
+			granted := ask(3, dollars, feature, 12, 5) // 7 are held, so it fits where the replay does not count
+			granted.Minimum = granted.Requested
+			other.inFlight(granted)
+			mine.gets(ask(4, dollars, review, 12, 2), 0)
+		})
+	}
 }
