@@ -21,7 +21,8 @@ const (
 	manyCallers = 8
 	gatherFor   = 300 * time.Microsecond
 	// mostLanes is how many subjects are remembered; a lane beyond it is forgotten as
-	// soon as it is empty, which costs its next caller a round trip.
+	// soon as it is empty and has vouched for what it granted. That costs its next caller a
+	// round trip; what became of a write that was lost is then known by its lease only.
 	mostLanes = 20_000
 )
 
@@ -282,7 +283,7 @@ func (l *Ledger) forget(n *lane) {
 	defer l.mu.Unlock()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(l.lanes) > mostLanes && !n.running && l.lanes[n.key] == n {
+	if len(l.lanes) > mostLanes && !n.running && !n.armed && l.lanes[n.key] == n {
 		delete(l.lanes, n.key)
 	}
 }
