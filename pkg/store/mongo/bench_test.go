@@ -3,7 +3,9 @@ package mongo_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -159,13 +161,15 @@ func BenchmarkPairAgainstBareWrites(b *testing.B) {
 }
 
 // measure runs both in turn for a given time each, so that both are measured through
-// the same disturbances of the machine.
+// the same disturbances of the machine. "cpu-ratio" is the ratio of the processor time
+// that the whole machine spent on a pair, so it says something on an idle machine only.
 func measure(b *testing.B, callers int, mine, bare func()) {
 	b.Helper()
 	const rounds = 5
 	span := time.Second
-	timed := func(pair func()) float64 {
+	timed := func(pair func()) (rate, busy float64) {
 		var count atomic.Int64
+		before := machineBusy()
 		end := time.Now().Add(span)
 		start := time.Now()
 		var done sync.WaitGroup
@@ -178,18 +182,23 @@ func measure(b *testing.B, callers int, mine, bare func()) {
 			})
 		}
 		done.Wait()
-		return float64(count.Load()) / time.Since(start).Seconds()
+		n := float64(max(1, count.Load()))
+		return n / time.Since(start).Seconds(), (machineBusy() - before) / n
 	}
-	var ratios, rates, bares []float64
+	var ratios, rates, bares, busies []float64
 	timed(mine)
 	timed(bare)
 	b.ResetTimer()
 	for range rounds {
-		m, t := timed(mine), timed(bare)
+		m, busy := timed(mine)
+		t, bareBusy := timed(bare)
 		ratios, rates, bares = append(ratios, m/t), append(rates, m), append(bares, t)
+		if busy > 0 {
+			busies = append(busies, bareBusy/busy)
+		}
 	}
 	b.StopTimer()
-	for _, s := range [][]float64{ratios, rates, bares} {
+	for _, s := range [][]float64{ratios, rates, bares, busies} {
 		slices.Sort(s)
 	}
 	b.ReportMetric(0, "ns/op")
@@ -198,4 +207,22 @@ func measure(b *testing.B, callers int, mine, bare func()) {
 	b.ReportMetric(ratios[rounds/2], "ratio")
 	b.ReportMetric(ratios[0], "least")
 	b.ReportMetric(ratios[rounds-1], "most")
+	if len(busies) > 0 {
+		b.ReportMetric(busies[len(busies)/2], "cpu-ratio")
+	}
+}
+
+// machineBusy is how much time the machine's processors have spent on anything, in
+// ticks; 0 where it does not tell.
+func machineBusy() float64 {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	var user, nice, system, idle, wait, irq, soft float64
+	if _, err := fmt.Sscanf(line, "cpu %f %f %f %f %f %f %f", &user, &nice, &system, &idle, &wait, &irq, &soft); err != nil {
+		return 0
+	}
+	return user + nice + system + irq + soft
 }

@@ -294,6 +294,7 @@ func (n *lane) execute(ctx context.Context, p *plan, wrote map[holdfast.Allocati
 // took takes over what was written.
 func (n *lane) took(p *plan, list []replacement) {
 	for _, r := range list {
+		n.leaves(r.before)
 		p.finish(r.after.ID)
 		if r.after.Outcome == capacityledger.Open {
 			n.known[r.after.ID] = r.after

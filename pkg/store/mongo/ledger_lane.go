@@ -6,6 +6,7 @@ import (
 	"maps"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -62,6 +63,9 @@ type lane struct {
 	// granting has what was granted here lately and ripening what was before that and is
 	// vouched for next.
 	granting, ripening []*entry
+	// unvouched is how many of them nobody has touched or closed, as far as is known here;
+	// who rings to vouch reads it too.
+	unvouched atomic.Int64
 	// seen has the undecided entries of others, by stamp, and when they were first
 	// seen: one that stays is not in flight.
 	seen map[string]time.Time

@@ -12,9 +12,9 @@ import (
 // that write left looks to everybody else like an ask that may still be taken back.
 // Soon after it the process writes the entry once more, which says that it was
 // granted; unless by then its run renewed it or it was closed, which is how most
-// short ones end. Nobody waits for this write, many entries share one, and when it
-// fails the entries are what they were before there was such a write: undecided for
-// others until their runs renew them.
+// short ones end. Nobody waits for this write and many entries share one. While it
+// fails the entries are what they would be without it: undecided for others until their
+// runs renew them.
 //
 // So an entry that stays undecided belongs to a process that died between its write
 // and the next moment, and what others may think of it need not be generous.
@@ -25,8 +25,18 @@ func (n *lane) grants(e *entry) {
 	if n.ledger.options.VouchAfter <= 0 || e.touched() {
 		return
 	}
+	if n.unvouched.Add(1) == 1 {
+		n.granting, n.ripening = nil, nil // what is in them has been touched or closed
+	}
 	n.granting = append(n.granting, e)
 	n.arm()
+}
+
+// leaves is told of an entry that this process changes: nobody needs to vouch for it.
+func (n *lane) leaves(e *entry) {
+	if n.known[e.ID] == e && !e.touched() {
+		n.unvouched.Add(-1)
+	}
 }
 
 // arm sees that the lane vouches in a while. What is granted in one half of
@@ -50,7 +60,11 @@ func (n *lane) vouchSoon() {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.armed, n.vouching = false, true
+	n.armed = false
+	if n.unvouched.Load() <= 0 {
+		return
+	}
+	n.vouching = true
 	if !n.running {
 		n.running = true
 		n.ledger.working.Add(1)
@@ -71,41 +85,48 @@ func (n *lane) vouch(base context.Context) {
 		}
 	}
 	n.ripening, n.granting = n.granting, nil
+	n.unvouched.Store(int64(len(n.ripening)))
 	if len(n.ripening) > 0 {
 		n.arm()
 	}
 	for some := range slices.Chunk(list, mostTogether) {
-		n.vouchFor(ctx, some)
+		if n.vouchFor(ctx, some) != nil { // it is tried again with what is granted next
+			for _, r := range some {
+				n.ripening = append(n.ripening, r.before)
+			}
+			n.unvouched.Store(int64(len(n.ripening)))
+		}
 	}
 }
 
 // vouchFor writes some of them in one write. Where another process has closed one
 // meanwhile it is made again without that one.
-func (n *lane) vouchFor(ctx context.Context, list []replacement) {
+func (n *lane) vouchFor(ctx context.Context, list []replacement) error {
 	for range 3 {
 		if len(list) == 0 {
-			return
+			return nil
 		}
 		ok, err := n.replace(ctx, time.Time{}, list, nil)
 		if err != nil {
-			return
+			return err
 		}
 		if ok {
 			for _, r := range list {
 				n.known[r.after.ID] = r.after
 			}
-			return
+			return nil
 		}
 		i, err := n.ledger.read(ctx, n.reader, bson.D{{Key: fieldClosed, Value: 0}})
 		if err != nil || i == nil {
-			return
+			return err
 		}
 		there := make(map[string]bool, len(i.open))
 		for at := range i.open {
 			there[i.open[at].stamp] = true
 		}
-		list = slices.DeleteFunc(list, func(r replacement) bool { return !there[r.before.stamp] })
+		list = slices.DeleteFunc(slices.Clone(list), func(r replacement) bool { return !there[r.before.stamp] })
 	}
+	return nil
 }
 
 // vouchAll is for a store that is closing: what it granted last is vouched for, so
