@@ -26,17 +26,8 @@ func TestDoctorShowsWhatAServerSaysOfItself(t *testing.T) {
 			{"ready", verdictFail, "the server says not_ready", "the lines below say what is missing"}, {"ledger", verdictFail, "the disk is full", "the server's log says more"},
 		}},
 	} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(test.status)
-			_, _ = io.WriteString(w, test.body)
-		}))
-		t.Cleanup(server.Close)
-		c, err := client.New(server.URL, "", client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		findings := checkServer(t.Context(), c, config.Client{URL: server.URL})
+		c, url := answering(t, test.status, test.body)
+		findings := checkServer(t.Context(), c, config.Client{URL: url})
 		if diff := cmp.Diff(test.want, findings[1:]); diff != "" {
 			t.Errorf("%s:\n%s", name, diff)
 		}
@@ -57,18 +48,25 @@ func TestDoctorSaysThatNothingLaunchesDuringMaintenance(t *testing.T) {
 		"it is off":             {200, `{"on":false,"origin":"stored"}`, nil},
 		"the token may not ask": {403, `{"status":403,"code":"forbidden","title":"Forbidden"}`, nil},
 	} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(test.status)
-			_, _ = io.WriteString(w, test.body)
-		}))
-		t.Cleanup(server.Close)
-		c, err := client.New(server.URL, "", client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, _ := answering(t, test.status, test.body)
 		if diff := cmp.Diff(test.want, checkMaintenance(t.Context(), c, time.Date(2026, 12, 1, 11, 0, 0, 0, time.UTC))); diff != "" {
 			t.Errorf("%s:\n%s", name, diff)
 		}
 	}
+}
+
+// answering is a client of a server that answers everything so.
+func answering(t *testing.T, status int, body string) (c *client.Client, url string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(server.Close)
+	c, err := client.New(server.URL, "", client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, server.URL
 }

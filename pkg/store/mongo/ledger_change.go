@@ -161,9 +161,9 @@ func (p *plan) finish(id holdfast.AllocationID) {
 	}
 }
 
-// workOut works out the changes of one entry, in a record that has it. That they change nothing is known only
-// of an entry that was read: what this process remembers may be old, and only a
-// write's condition would tell.
+// workOut works out the changes of one entry, in a record that has it. That they change
+// nothing is known only of an entry that was read: what this process remembers may be
+// old, and only a write's condition would tell.
 func (n *lane) workOut(p *plan, r *subject.Record, id holdfast.AllocationID, e *entry, archived bool) {
 	r.Restore(n.counted.settled, n.counted.outstanding, nil)
 	if e != nil {

@@ -203,7 +203,7 @@ func takingOut(list []*entry) bson.E {
 // for it is less work for the server than to look for each of many.
 func takingOutWhole(list []*entry) bson.E {
 	var some []*entry
-	var any bson.A
+	var either bson.A
 	for len(list) > 0 {
 		shared, _, _ := strings.Cut(list[0].stamp, ".")
 		n := 1
@@ -213,17 +213,17 @@ func takingOutWhole(list []*entry) bson.E {
 		if n == 1 {
 			some = append(some, list[0])
 		} else {
-			any = append(any, bson.D{{Key: "k", Value: bson.D{{Key: "$gte", Value: shared + "."}, {Key: "$lt", Value: shared + "/"}}}})
+			either = append(either, bson.D{{Key: "k", Value: bson.D{{Key: "$gte", Value: shared + "."}, {Key: "$lt", Value: shared + "/"}}}})
 		}
 		list = list[n:]
 	}
-	if len(any) == 0 {
+	if len(either) == 0 {
 		return takingOut(some)
 	}
 	for _, e := range some {
-		any = append(any, bson.D{{Key: "k", Value: e.stamp}})
+		either = append(either, bson.D{{Key: "k", Value: e.stamp}})
 	}
-	return bson.E{Key: "$pull", Value: bson.D{{Key: fieldClosed, Value: bson.D{{Key: "$or", Value: any}}}}}
+	return bson.E{Key: "$pull", Value: bson.D{{Key: fieldClosed, Value: bson.D{{Key: "$or", Value: either}}}}}
 }
 
 // oldest picks what goes to the history: all when they are many, else what is old by
